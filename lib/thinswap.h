@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* thinswap.h - the engine's public face: the one header that front ends see
+ *
+ * A store is a thin block device of 4 KiB slots. Front ends (plugin/, and
+ * daemon/fuse/) translate their protocol into the calls below, one call a
+ * request, from as many threads as they like.
+ *
+ * Ranges   any offset and length inside the device; length 0 does nothing.
+ * Errors   0 or -errno. A call that fails leaves every slot either as it was
+ *          or fully written; what was stored stays readable.
+ *            -EINVAL   range outside the device
+ *            -ENOSPC   the budget is used up (writes only)
+ *            -EIO      a stored object is damaged (reads and sub-slot writes)
+ * Threads  every function after ts_store_start() may be called from any
+ *          thread. None allocates, faults memory in or logs.
+ */
+#ifndef TS_THINSWAP_H
+#define TS_THINSWAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TS_SLOT_SHIFT 12
+#define TS_SLOT_BYTES 4096u
+#define TS_MAX_SIZE_BYTES (1ull << 53) /* 8 PiB */
+
+struct ts_store;
+
+/* What a store is made of. ts_params_init() gives the defaults. */
+struct ts_params {
+	uint64_t size_bytes; /* virtual size, a multiple of TS_SLOT_BYTES */
+	uint64_t ram_bytes;  /* budget for everything resident for pages */
+	int level;           /* zstd level */
+};
+
+void ts_params_init(struct ts_params *params);
+
+/* Take one "key=value" parameter as both front ends spell it.
+ *
+ * Returns 0, -ENOENT (no such key) or -EINVAL; @err then says in a sentence
+ * what was given and what is allowed.
+ */
+int ts_params_set(struct ts_params *params, const char *key, const char *value,
+		  char *err, size_t err_bytes);
+
+/* Check the parameters against each other and the machine, complete the
+ * defaults. Returns 0 or -EINVAL with a sentence in @err.
+ */
+int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes);
+
+/* Make an empty store. Allocates all that the store will ever need except
+ * pool blocks; starts no thread (so a front end may fork afterwards).
+ */
+int ts_store_new(const struct ts_params *params, struct ts_store **ret_store);
+
+/* Start the keeper and touch the reserve. Call once, after any fork. */
+int ts_store_start(struct ts_store *store);
+
+/* Stop the threads and give all memory back. NULL is fine. No request may
+ * be running.
+ */
+void ts_store_free(struct ts_store *store);
+
+int ts_store_read(struct ts_store *store, void *buf, uint64_t len_bytes,
+		  uint64_t off_bytes);
+int ts_store_write(struct ts_store *store, const void *buf, uint64_t len_bytes,
+		   uint64_t off_bytes);
+
+/* The range reads as zero afterwards. Whole slots are dropped and cost
+ * nothing; a slot covered in part is rewritten, so -ENOSPC is possible.
+ */
+int ts_store_zero(struct ts_store *store, uint64_t len_bytes,
+		  uint64_t off_bytes);
+
+/* Drop the whole slots inside the range; slots covered in part stay as they
+ * are. Afterwards the dropped slots read as zero. Never fails for room.
+ */
+int ts_store_discard(struct ts_store *store, uint64_t len_bytes,
+		     uint64_t off_bytes);
+
+/* Report what is allocated, as maximal runs in ascending order, covering the
+ * range from its first byte. @hole runs read as zero. A non-zero return of
+ * @fn stops the walk and is returned.
+ */
+typedef int ts_extent_fn(void *opaque, uint64_t off_bytes, uint64_t len_bytes,
+			 bool hole);
+int ts_store_extents(struct ts_store *store, uint64_t len_bytes,
+		     uint64_t off_bytes, ts_extent_fn *fn, void *opaque);
+
+/* A snapshot of what the store holds and has done. Gauges are exact when no
+ * request is running.
+ */
+struct ts_counters {
+	uint64_t slots_zero, slots_fill, slots_ram; /* gauges, slots by kind */
+	uint64_t clusters;                          /* gauge */
+	uint64_t stored_bytes;    /* compressed bytes of the ram slots */
+	uint64_t resident_bytes;  /* touched pool memory, reserve included */
+	uint64_t budget_bytes;
+	uint64_t read_pages, written_pages, discarded_pages;
+	uint64_t raw_pages;       /* gauge: ram slots stored uncompressed */
+	uint64_t nospace, damaged; /* writes refused, objects found bad */
+	uint64_t compacted_objects;
+};
+void ts_store_counters(struct ts_store *store, struct ts_counters *ret);
+
+/* Walk everything and compare the derived state with the words. For tests
+ * and self checks; takes every lock in turn. Returns 0 or -EBADMSG with a
+ * sentence in @err. No request may be running.
+ */
+int ts_store_check(struct ts_store *store, char *err, size_t err_bytes);
+
+#endif
