@@ -113,8 +113,11 @@ struct ts_config_machine {
 
 void ts_config_machine_here(struct ts_config_machine *ret);
 
-/* Load @path; NULL stands for the installed place (TS_CONFIG_FILE), which
- * may be missing: that gives the defaults. A @path that is given must exist.
+/* Where the configuration is, from the build option `configfile`. */
+extern const char ts_config_default_file[];
+
+/* Load @path; NULL stands for ts_config_default_file, which may be
+ * missing: that gives the defaults. A @path that is given must exist.
  *
  * Returns 0 or -errno: -EINVAL for everything that is wrong in the file,
  * -ENOTSUP for what is right but not served by this version, otherwise what

@@ -149,7 +149,7 @@ int ts_size_parse(const char *text, uint64_t *ret_bytes, char *err,
 {
 	const char *rest;
 	struct number n;
-	uint64_t unit;
+	uint64_t unit = 0;
 	int r;
 
 	r = parse_number(text, &n, &rest, err, err_bytes);
@@ -161,8 +161,8 @@ int ts_size_parse(const char *text, uint64_t *ret_bytes, char *err,
 	if (n.scale > 1 && unit == 1)
 		return refuse(-EINVAL, err, err_bytes,
 			      "\"%s\" is a fraction of a byte; add a suffix, "
-			      "like %sG",
-			      text, text);
+			      "like 1.5G",
+			      text);
 	if (scale_number(&n, unit, ret_bytes) < 0)
 		return too_large(text, err, err_bytes);
 	return 0;
