@@ -149,7 +149,8 @@ static int read_file(const char *path, char **ret_text, size_t *ret_bytes)
 	return 0;
 }
 
-int ts_config_load_for(const char *path, const struct ts_config_machine *machine,
+int ts_config_load_for(const char *path,
+		       const struct ts_config_machine *machine,
 		       struct ts_config *ret_config,
 		       struct ts_config_error *err)
 {

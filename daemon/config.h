@@ -57,7 +57,7 @@ struct ts_config {
 		uint64_t budget_bytes; /* at most memory, at most the size */
 	} ram;
 	struct {
-		int level;       /* of zstd */
+		int level; /* of zstd */
 		bool dictionary;
 	} codec;
 	struct {
@@ -74,9 +74,9 @@ struct ts_config {
 		bool strict;
 	} security;
 	struct {
-		bool swapon;     /* false: attach and mkswap, no swapon */
-		int threads;     /* that nbdkit serves one connection with */
-		int timeout_s;   /* the kernel's, for one request */
+		bool swapon;   /* false: attach and mkswap, no swapon */
+		int threads;   /* that nbdkit serves one connection with */
+		int timeout_s; /* the kernel's, for one request */
 		int dead_conn_timeout_s; /* without a server, until EIO */
 		int attach_timeout_s;    /* for the device and for EBUSY */
 		int realtime;            /* enum ts_config_realtime */
@@ -127,7 +127,8 @@ int ts_config_load(const char *path, struct ts_config *ret_config,
 		   struct ts_config_error *err);
 
 /* The same for a machine that need not be this one. */
-int ts_config_load_for(const char *path, const struct ts_config_machine *machine,
+int ts_config_load_for(const char *path,
+		       const struct ts_config_machine *machine,
 		       struct ts_config *ret_config,
 		       struct ts_config_error *err);
 

@@ -14,10 +14,10 @@
 #include "util/size.h"
 
 #define VALUE_BYTES (TS_CONFIG_PATH_BYTES + 8)
-#define LINE_BYTES (VALUE_BYTES + 128)
+#define LINE_BYTES  (VALUE_BYTES + 128)
 
 /* Beyond these, a setting is allowed but rarely meant. */
-#define BUDGET_PERCENT_WARN 80
+#define BUDGET_PERCENT_WARN  80
 #define SIZE_PER_BUDGET_WARN 16
 
 __attribute__((format(printf, 3, 4))) static void
@@ -35,8 +35,9 @@ say(ts_config_line_fn *fn, void *opaque, const char *fmt, ...)
 static const char *origin(const struct ts_config *config, const char *section,
 			  const char *name)
 {
-	return config->given >> ts_config_key_find(section, name) & 1 ?
-		       "from the file" : "default";
+	return config->given >> ts_config_key_find(section, name) & 1
+		       ? "from the file"
+		       : "default";
 }
 
 void ts_config_echo(const struct ts_config *config, ts_config_line_fn *fn,

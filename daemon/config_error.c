@@ -152,15 +152,15 @@ static void hint(struct ts_config_error *err, const char *section,
 		   err->allowed, sizeof(err->allowed));
 }
 
-int ts_config_fail_unknown(struct ts_config_parser *parser,
-			   const char *section, const char *key)
+int ts_config_fail_unknown(struct ts_config_parser *parser, const char *section,
+			   const char *key)
 {
 	hint(parser->err, section, key);
 	return ts_config_fail(parser->err, -EINVAL,
-			      !key    ? "unknown section" :
-			      section ? "unknown key" :
-					"unknown key, and outside of any "
-					"section");
+			      !key      ? "unknown section"
+			      : section ? "unknown key"
+					: "unknown key, and outside of any "
+					  "section");
 }
 
 /* What one line looks like: "[name]", or "name = rest". */

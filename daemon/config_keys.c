@@ -40,8 +40,10 @@ static const char *const realtime_choices[] = {
 };
 
 #define FIELD(path) .offset = offsetof(struct ts_config, path)
-#define MIB (1ull << 20)
+#define MIB         (1ull << 20)
 
+/* Two or three short attributes a line read better here. */
+/* clang-format off */
 static const struct ts_config_key keys[] = {
 	{
 		.section = "device", .name = "path", .type = TS_KEY_DEVICE,
@@ -90,7 +92,7 @@ static const struct ts_config_key keys[] = {
 	{
 		.section = "codec", .name = "level", .type = TS_KEY_INT,
 		.live = true,
-		FIELD(codec.level), .min = 1, .max = 19,
+		FIELD(codec.level), .min = -7, .max = 19,
 		.default_text = "1", .also = "compression-level zstd-level",
 		.help = "zstd level",
 	},
@@ -127,7 +129,8 @@ static const struct ts_config_key keys[] = {
 	{
 		.section = "spill", .name = "write-budget",
 		.type = TS_KEY_SIZE, .needs = TS_NEEDS_SPILL, .live = true,
-		FIELD(spill.write_budget_bytes), .min = 0, .max = UINT64_MAX,
+		FIELD(spill.write_budget_bytes),
+		.min = 0, .max = TS_MAX_SIZE_BYTES,
 		.default_text = "0", .also = "wear write-limit daily-limit",
 		.help = "bytes a day to write at most; 0 is no limit",
 	},
@@ -254,6 +257,7 @@ static const struct ts_config_key keys[] = {
 		.help = "loads the nbd module",
 	},
 };
+/* clang-format on */
 
 #define N_KEYS (sizeof(keys) / sizeof(*keys))
 _Static_assert(N_KEYS <= 64, "ts_config.given has a bit for every key");
@@ -324,8 +328,8 @@ const struct ts_config_key *ts_config_key_nearest(const char *section,
 
 	for (int own = 1; own >= 0 && !best; own--) {
 		for (unsigned i = 0; i < N_KEYS; i++) {
-			if (own && (!section ||
-				    strcmp(keys[i].section, section) != 0))
+			if (own &&
+			    (!section || strcmp(keys[i].section, section) != 0))
 				continue;
 			distance = key_distance(&keys[i], name);
 			if (!ts_edit_is_near(name, distance))
@@ -374,7 +378,7 @@ void ts_config_key_allowed(const struct ts_config_key *key, char *buf,
 		return;
 	case TS_KEY_INT:
 		snprintf(buf, buf_bytes,
-			 "an integer from %" PRIu64 " to %" PRIu64, key->min,
+			 "an integer from %" PRId64 " to %" PRId64, key->min,
 			 key->max);
 		return;
 	case TS_KEY_CHOICE:
@@ -392,8 +396,8 @@ void ts_config_key_allowed(const struct ts_config_key *key, char *buf,
 		snprintf(buf, buf_bytes,
 			 "bytes as an integer, or a size like \"4G\"%s, "
 			 "from %s to %s",
-			 key->type == TS_KEY_SIZE_OR_PERCENT ?
-				 " or \"25%\"" : "",
+			 key->type == TS_KEY_SIZE_OR_PERCENT ? " or \"25%\""
+							     : "",
 			 min, max);
 		return;
 	case TS_KEY_DEVICE:

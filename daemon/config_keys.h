@@ -12,13 +12,13 @@
 #include "config.h"
 
 enum ts_key_type {
-	TS_KEY_BOOL,    /* bool */
-	TS_KEY_INT,     /* int, @min..@max */
-	TS_KEY_CHOICE,  /* int, the index into @choices */
-	TS_KEY_SIZE,    /* uint64_t, an integer or a text; @min..@max */
+	TS_KEY_BOOL,            /* bool */
+	TS_KEY_INT,             /* int, @min..@max */
+	TS_KEY_CHOICE,          /* int, the index into @choices */
+	TS_KEY_SIZE,            /* uint64_t, an integer or a text; @min..@max */
 	TS_KEY_SIZE_OR_PERCENT, /* the same, or "N%" of memory */
-	TS_KEY_DEVICE,  /* int, see device_name.h */
-	TS_KEY_MODE,    /* int, permission bits */
+	TS_KEY_DEVICE,          /* int, see device_name.h */
+	TS_KEY_MODE,            /* int, permission bits */
 	TS_KEY_GROUP,   /* char[TS_CONFIG_NAME_BYTES], resolved to a gid */
 	TS_KEY_FILE,    /* char[TS_CONFIG_PATH_BYTES], absolute */
 	TS_KEY_PROGRAM, /* char[TS_CONFIG_PATH_BYTES], absolute or a name */
@@ -35,9 +35,9 @@ struct ts_config_key {
 	const char *section, *name;
 	enum ts_key_type type;
 	enum ts_key_needs needs;
-	bool live;         /* a running daemon can take a new value */
-	size_t offset;     /* of the field in struct ts_config */
-	uint64_t min, max; /* of integers and sizes, both allowed */
+	bool live;                  /* a running daemon can take a new value */
+	size_t offset;              /* of the field in struct ts_config */
+	uint64_t min, max;          /* of integers and sizes, both allowed */
 	const char *const *choices; /* ends in NULL */
 	/* As it would be written in the file, or in words (in parentheses)
 	 * where it depends on the machine; resolved in config_resolve.c.

@@ -14,7 +14,7 @@ struct ts_config_parser {
 	struct ts_config config;
 	const struct ts_config_machine *machine;
 	struct ts_config_error *err;
-	unsigned lines[64];             /* of key i, 0 where not given */
+	unsigned lines[64]; /* of key i, 0 where not given */
 	char given[64][sizeof(((struct ts_config_error *)0)->given)];
 };
 
@@ -50,7 +50,7 @@ int ts_config_fail_syntax(struct ts_config_parser *parser, const char *text,
 /* Explain a key (or with @key NULL a section) that does not exist. @section
  * is NULL outside of any. Returns -EINVAL.
  */
-int ts_config_fail_unknown(struct ts_config_parser *parser,
-			   const char *section, const char *key);
+int ts_config_fail_unknown(struct ts_config_parser *parser, const char *section,
+			   const char *key);
 
 #endif

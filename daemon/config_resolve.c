@@ -14,7 +14,7 @@
 #include "thinswap.h"
 #include "util/size.h"
 
-#define SIZE_PER_MEMORY 4
+#define SIZE_PER_MEMORY         4
 #define CONNECTIONS_MAX_DEFAULT 4
 
 static unsigned index_of(size_t offset)
@@ -49,18 +49,19 @@ static void resolve_defaults(struct ts_config_parser *parser)
 
 	if (!given(parser, KEY(device.size_bytes)))
 		config->device.size_bytes =
-			memory < TS_MAX_SIZE_BYTES / SIZE_PER_MEMORY ?
-				memory * SIZE_PER_MEMORY : TS_MAX_SIZE_BYTES;
+			memory < TS_MAX_SIZE_BYTES / SIZE_PER_MEMORY
+				? memory * SIZE_PER_MEMORY
+				: TS_MAX_SIZE_BYTES;
 	config->device.size_bytes = whole_slots(config->device.size_bytes);
 	if (!given(parser, KEY(ram.budget_bytes)))
-		config->ram.budget_bytes = budget < config->device.size_bytes ?
-						   budget :
-						   config->device.size_bytes;
+		config->ram.budget_bytes = budget < config->device.size_bytes
+						   ? budget
+						   : config->device.size_bytes;
 	config->ram.budget_bytes = whole_slots(config->ram.budget_bytes);
 	if (!given(parser, KEY(device.connections)))
-		config->device.connections =
-			cpus < CONNECTIONS_MAX_DEFAULT ?
-				cpus : CONNECTIONS_MAX_DEFAULT;
+		config->device.connections = cpus < CONNECTIONS_MAX_DEFAULT
+						     ? cpus
+						     : CONNECTIONS_MAX_DEFAULT;
 	if (config->device.nbd_index != TS_CONFIG_DEVICE_AUTO &&
 	    config->device.attach == TS_ATTACH_AUTO)
 		config->device.attach = TS_ATTACH_NBD;
@@ -130,8 +131,7 @@ static int check_rules(struct ts_config_parser *parser)
 		return ts_config_fail_key(
 			parser,
 			given(parser, i) ? i : KEY(tuning.high_water_percent),
-			-EINVAL,
-			"low-water, %d, must be below high-water, %d",
+			-EINVAL, "low-water, %d, must be below high-water, %d",
 			config->tuning.low_water_percent,
 			config->tuning.high_water_percent);
 	}
@@ -163,8 +163,8 @@ static int fail_unserved(struct ts_config_parser *parser, unsigned i)
 static int check_served(struct ts_config_parser *parser)
 {
 	char text[TS_CONFIG_PATH_BYTES + 8], plain[TS_CONFIG_PATH_BYTES + 8];
-	struct ts_config_parser defaults = { .err = parser->err,
-					     .machine = parser->machine };
+	struct ts_config_parser defaults = {.err = parser->err,
+					    .machine = parser->machine};
 	const struct ts_config_key *keys;
 	unsigned n;
 	int r;

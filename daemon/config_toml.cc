@@ -60,9 +60,8 @@ ts_toml_value value_of(const toml::node &node)
 ts_toml_item item_of(const char *section, const toml::key &key,
 		     const toml::node &node)
 {
-	return ts_toml_item{ section, key.str().data(),
-			     key.source().begin.line, key.source().begin.column,
-			     value_of(node) };
+	return ts_toml_item{section, key.str().data(), key.source().begin.line,
+			    key.source().begin.column, value_of(node)};
 }
 
 std::vector<ts_toml_item> items_of(const toml::table &root)
@@ -82,8 +81,8 @@ std::vector<ts_toml_item> items_of(const toml::table &root)
 	}
 	std::stable_sort(items.begin(), items.end(),
 			 [](const ts_toml_item &a, const ts_toml_item &b) {
-				 return a.line != b.line ? a.line < b.line :
-							   a.column < b.column;
+				 return a.line != b.line ? a.line < b.line
+							 : a.column < b.column;
 			 });
 	return items;
 }
@@ -94,7 +93,8 @@ extern "C" int ts_toml_walk(const char *text, size_t text_bytes,
 			    ts_toml_item_fn *fn, void *opaque,
 			    struct ts_toml_error *err)
 try {
-	const toml::table root = toml::parse(std::string_view(text, text_bytes));
+	const toml::table root =
+		toml::parse(std::string_view(text, text_bytes));
 
 	for (const ts_toml_item &item : items_of(root)) {
 		int r = fn(opaque, &item);

@@ -14,14 +14,14 @@
 #include "util/size.h"
 
 static const char *const type_names[] = {
-	[TS_TOML_BOOL] = "a boolean",    [TS_TOML_INT] = "an integer",
-	[TS_TOML_TEXT] = "a text",       [TS_TOML_FLOAT] = "a float",
-	[TS_TOML_DATE] = "a date",       [TS_TOML_ARRAY] = "an array",
+	[TS_TOML_BOOL] = "a boolean", [TS_TOML_INT] = "an integer",
+	[TS_TOML_TEXT] = "a text",    [TS_TOML_FLOAT] = "a float",
+	[TS_TOML_DATE] = "a date",    [TS_TOML_ARRAY] = "an array",
 	[TS_TOML_TABLE] = "a table",
 };
 
 /* Read and write for the owner are a must; the group may get either. */
-#define MODE_NEEDED 0600
+#define MODE_NEEDED  0600
 #define MODE_ALLOWED 0660
 
 static void *field_of(struct ts_config_parser *parser, unsigned i)
@@ -70,7 +70,7 @@ static int wrong_type(struct ts_config_parser *parser, unsigned i,
 static int take_int(struct ts_config_parser *parser, unsigned i,
 		    const struct ts_config_key *key, int64_t integer)
 {
-	if (integer < (int64_t)key->min || integer > (int64_t)key->max)
+	if (integer < key->min || integer > key->max)
 		return ts_config_fail_key(parser, i, -EINVAL, "out of range");
 	*(int *)field_of(parser, i) = integer;
 	return 0;
@@ -91,10 +91,9 @@ static int take_size(struct ts_config_parser *parser, unsigned i,
 		bytes = value->integer;
 	} else {
 		if (key->type == TS_KEY_SIZE_OR_PERCENT)
-			r = ts_size_parse_percent(value->text,
-						  parser->machine->memory_bytes,
-						  &bytes, sentence,
-						  sizeof(sentence));
+			r = ts_size_parse_percent(
+				value->text, parser->machine->memory_bytes,
+				&bytes, sentence, sizeof(sentence));
 		else
 			r = ts_size_parse(value->text, &bytes, sentence,
 					  sizeof(sentence));
@@ -102,7 +101,7 @@ static int take_size(struct ts_config_parser *parser, unsigned i,
 			return ts_config_fail_key(parser, i, -EINVAL, "%s",
 						  sentence);
 	}
-	if (bytes < key->min || bytes > key->max)
+	if (bytes < (uint64_t)key->min || bytes > (uint64_t)key->max)
 		return ts_config_fail_key(parser, i, -EINVAL,
 					  "out of range (%" PRIu64 " bytes)",
 					  bytes);

@@ -26,8 +26,8 @@ int ts_device_name_parse(const char *text, int *ret_index, char *err,
 	for (p = name + 3; isdigit((unsigned char)*p); p++) {
 		index = index * 10 + (*p - '0');
 		if (index > TS_NBD_INDEX_MAX) {
-			snprintf(err, err_bytes,
-				 "\"%s\" has too high a number", text);
+			snprintf(err, err_bytes, "\"%s\" has too high a number",
+				 text);
 			return -EINVAL;
 		}
 	}

@@ -14,7 +14,7 @@
  * partitions) and create what is missing; nobody has that many, and a typing
  * error must not make a new device.
  */
-#define TS_NBD_INDEX_MAX 255
+#define TS_NBD_INDEX_MAX     255
 
 #define TS_DEVICE_PATH_BYTES 16
 

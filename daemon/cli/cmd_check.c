@@ -50,10 +50,10 @@ static int usage(const char *sentence)
 static int parse_options(int argc, char **argv, struct options *options)
 {
 	static const struct option longs[] = {
-		{ "memory", required_argument, NULL, 'm' },
-		{ "cpus", required_argument, NULL, 'c' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
+		{"memory", required_argument, NULL, 'm'},
+		{"cpus", required_argument, NULL, 'c'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
 		{},
 	};
 	char sentence[256], *end;
@@ -82,8 +82,8 @@ static int parse_options(int argc, char **argv, struct options *options)
 			printf(help, ts_config_default_file);
 			return EXIT_GOOD;
 		case ':':
-			snprintf(sentence, sizeof(sentence),
-				 "%s wants a value", argv[optind - 1]);
+			snprintf(sentence, sizeof(sentence), "%s wants a value",
+				 argv[optind - 1]);
 			return usage(sentence);
 		default:
 			snprintf(sentence, sizeof(sentence),
@@ -137,8 +137,9 @@ static json_t *config_json(const struct ts_config *config)
 	unsigned n;
 
 	json_object_set_new(root, "ok", json_true());
-	json_object_set_new(root, "file", config->file[0] ?
-				    json_string(config->file) : json_null());
+	json_object_set_new(root, "file",
+			    config->file[0] ? json_string(config->file)
+					    : json_null());
 	json_object_set_new(root, "memory_bytes",
 			    json_integer(config->memory_bytes));
 	json_object_set_new(root, "virtual_size_bytes",
@@ -146,15 +147,15 @@ static json_t *config_json(const struct ts_config *config)
 	json_object_set_new(root, "ram_cap_bytes",
 			    json_integer(config->ram.budget_bytes));
 	json_object_set_new(root, "spill_cap_bytes",
-			    json_integer(config->spill.path[0] ?
-						 config->spill.size_bytes : 0));
+			    json_integer(config->spill.path[0]
+						 ? config->spill.size_bytes
+						 : 0));
 	keys = ts_config_keys(&n);
 	for (unsigned i = 0; i < n; i++) {
 		section = json_object_get(sections, keys[i].section);
 		if (!section) {
 			section = json_object();
-			json_object_set_new(sections, keys[i].section,
-					    section);
+			json_object_set_new(sections, keys[i].section, section);
 		}
 		json_object_set_new(section, keys[i].name,
 				    value_json(&keys[i], config));
@@ -176,8 +177,8 @@ static json_t *error_json(const struct ts_config_error *err)
 
 	json_object_set_new(root, "ok", json_false());
 	json_object_set_new(error, "file", text_or_null(err->file));
-	json_object_set_new(error, "line", err->line ?
-				    json_integer(err->line) : json_null());
+	json_object_set_new(error, "line",
+			    err->line ? json_integer(err->line) : json_null());
 	json_object_set_new(error, "section", text_or_null(err->section));
 	json_object_set_new(error, "key", text_or_null(err->key));
 	json_object_set_new(error, "given", text_or_null(err->given));
@@ -208,7 +209,7 @@ static void print_warning(void *opaque, const char *line)
 
 int ts_cmd_check(int argc, char **argv, bool json)
 {
-	struct options options = { .json = json };
+	struct options options = {.json = json};
 	struct ts_config_error err;
 	struct ts_config config;
 	int r;
