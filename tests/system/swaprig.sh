@@ -376,8 +376,8 @@ rig_lock() {
 
 rig_try_lock() (
 	flock 9
-	if read -r pid start <"$RIG_BASE/.turn" 2>/dev/null &&
-		[[ $pid != $$ ]] && rig_is_alive "$pid" "$start"; then
+	if read -r pid start 2>/dev/null <"$RIG_BASE/.turn" &&
+		[[ $pid != "$$" ]] && rig_is_alive "$pid" "$start"; then
 		exit 1
 	fi
 	echo "$$ $(rig_start_time $$)" >"$RIG_BASE/.turn"
@@ -385,8 +385,8 @@ rig_try_lock() (
 
 rig_unlock() (
 	flock 9
-	read -r pid start <"$RIG_BASE/.turn" 2>/dev/null || exit 0
-	[[ $pid != $$ ]] || rm "$RIG_BASE/.turn"
+	read -r pid start 2>/dev/null <"$RIG_BASE/.turn" || exit 0
+	[[ $pid != "$$" ]] || rm "$RIG_BASE/.turn"
 ) 9>"$RIG_BASE/.lock"
 
 # mkswap and swapon with discard. The priority puts it before any other swap
