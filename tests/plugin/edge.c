@@ -40,11 +40,13 @@ static void expect_slots(void)
 	}
 }
 
-/* The sizes below must really cover 4000 to 4100 compressed bytes. */
+/* The pages must really be at the edge: all sizes from 4000 up to where zstd
+ * gives up (its least gain is 1/64 of the page), and larger than a page.
+ */
 static void expect_edge_sizes(void)
 {
 	char out[2 * NT_PAGE], seen[2 * NT_PAGE] = { 0 };
-	unsigned random_bytes, covered = 0, len;
+	unsigned random_bytes, len, covered = 0, largest = 0;
 	uint8_t page[NT_PAGE];
 
 	for (random_bytes = SMALLEST; random_bytes <= NT_PAGE; random_bytes++) {
@@ -52,11 +54,14 @@ static void expect_edge_sizes(void)
 		len = ZSTD_compress(out, sizeof(out), page, NT_PAGE, 1);
 		check(len < sizeof(seen), "zstd failed");
 		seen[len] = 1;
+		largest = len > largest ? len : largest;
 	}
-	for (len = 4000; len <= 4100; len++)
+	for (len = 4000; len < NT_PAGE; len++)
 		covered += seen[len];
-	printf("%u of the sizes 4000 to 4100 occur\n", covered);
-	check(covered >= 80, "the pages are not at the edge");
+	printf("%u sizes from 4000 bytes occur, the largest is %u\n", covered,
+	       largest);
+	check(covered >= 32 && largest > NT_PAGE,
+	      "the pages are not at the edge");
 }
 
 static void put(uint64_t slot, unsigned random_bytes, uint64_t seed)

@@ -82,6 +82,7 @@ cleanup() {
 	trap - EXIT
 	for pid in "${!SERVERS[@]}"; do
 		kill -KILL "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
 	done
 	if ((status != 0 && status != 77)); then
 		for log in "$TMP"/server*.log; do

@@ -132,12 +132,12 @@ void nt_mixed_page(uint8_t *page, unsigned random_bytes, uint64_t seed)
 	uint64_t value, state = seed;
 	unsigned pos, len;
 
-	for (pos = 0; pos < random_bytes; pos += len) {
+	memset(page, 0, NT_PAGE - random_bytes);
+	for (pos = NT_PAGE - random_bytes; pos < NT_PAGE; pos += len) {
 		value = nt_rand(&state);
-		len = random_bytes - pos < 8 ? random_bytes - pos : 8;
+		len = NT_PAGE - pos < 8 ? NT_PAGE - pos : 8;
 		memcpy(page + pos, &value, len);
 	}
-	memset(page + random_bytes, 0, NT_PAGE - random_bytes);
 }
 
 static void text_page(uint8_t *page, uint64_t seed)

@@ -82,7 +82,9 @@ enum nt_kind {
 /* Fill a page; the same kind and seed always give the same bytes. */
 void nt_page(uint8_t *page, enum nt_kind kind, uint64_t seed);
 
-/* Fill a page with random_bytes that do not compress, then zeros. */
+/* Fill a page with zeros, then random_bytes that do not compress. In this
+ * order zstd's size grows byte by byte with random_bytes.
+ */
 void nt_mixed_page(uint8_t *page, unsigned random_bytes, uint64_t seed);
 
 bool nt_is_zero(const uint8_t *buf, size_t len);

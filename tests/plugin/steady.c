@@ -5,7 +5,8 @@
  * warmed until a round makes no fault; ten thousand overwrites after that must
  * make none at all. steady.sh then looks at the system calls: it reads the
  * line "warm" with the threads' numbers, attaches strace, answers with a line,
- * and reads "done" after ten thousand more overwrites.
+ * reads "done" after ten thousand more overwrites, and answers again once
+ * strace is gone.
  */
 #include "nbdtest.h"
 
@@ -22,8 +23,8 @@
 #define MAX_TASKS 256u
 
 static struct nbd_handle *nbd;
-static unsigned long tasks[MAX_TASKS];
-static unsigned n_tasks;
+static unsigned long others[MAX_TASKS], tasks[MAX_TASKS];
+static unsigned n_others, n_tasks; /* tasks: the request threads */
 
 static DIR *open_tasks(void)
 {
@@ -52,15 +53,17 @@ static unsigned list_tasks(unsigned long *ret_tids)
 	return n;
 }
 
-static void find_request_threads(const unsigned long *old, unsigned n_old)
+/* nbdkit starts the threads of a connection after it has answered. */
+static void find_request_threads(void)
 {
 	unsigned long all[MAX_TASKS];
 	unsigned n_all = list_tasks(all), i, j;
 
+	n_tasks = 0;
 	for (i = 0; i < n_all; i++) {
-		for (j = 0; j < n_old && old[j] != all[i]; j++)
+		for (j = 0; j < n_others && others[j] != all[i]; j++)
 			;
-		if (j == n_old)
+		if (j == n_others)
 			tasks[n_tasks++] = all[i];
 	}
 	check(n_tasks > 0, "a connection added no thread");
@@ -117,10 +120,12 @@ static void warm(uint8_t *buf, uint64_t *state)
 		for (pos = 0; pos < NT_MIB; pos += NT_PAGE)
 			nt_page(buf + pos, nt_rand(state) % NT_KINDS,
 				nt_rand(state));
+		find_request_threads();
 		before = faults();
 		warm_round(buf);
 		if (faults() == before && round >= 20) {
-			printf("%d rounds to warm\n", round + 1);
+			printf("%u threads warm after %d rounds\n", n_tasks,
+			       round + 1);
 			return;
 		}
 	}
@@ -146,13 +151,11 @@ int main(void)
 {
 	uint64_t before, made, state = 2;
 	uint8_t *buf = malloc(NT_MIB);
-	unsigned long old[MAX_TASKS];
-	unsigned n_old, i;
+	unsigned i;
 
 	check(buf, "out of memory");
-	n_old = list_tasks(old);
+	n_others = list_tasks(others);
 	nbd = nt_connect();
-	find_request_threads(old, n_old);
 	warm(buf, &state);
 
 	before = faults();
@@ -170,6 +173,8 @@ int main(void)
 	check(getchar() == '\n', "nobody answered");
 	overwrite(buf, &state);
 	puts("done");
+	fflush(stdout);
+	check(getchar() == '\n', "nobody answered");
 	nt_disconnect(nbd);
 	return 0;
 }

@@ -72,20 +72,25 @@ static void the_case(bool stored)
 	zero_bytes(AREA, 0);
 }
 
-/* Length 0 is not specified by NBD: it may be refused, and changes nothing. */
+/* Length 0 is not specified by NBD. nbdkit refuses it by itself, as a range
+ * that is not inside the device; whoever answers, nothing may change.
+ */
+static void refused_or_done(int ret)
+{
+	check(ret == 0 || nbd_get_errno() == EINVAL ||
+		      nbd_get_errno() == ENOSPC,
+	      "%s", nbd_get_error());
+}
+
 static void nothing_at_all(void)
 {
 	uint8_t byte = 0xee;
 
 	write_bytes(AREA, 0, 6);
-	if (nbd_pread(nbd, &byte, 0, 512, 0) == -1)
-		check(nbd_get_errno() == EINVAL, "read: %s", nbd_get_error());
-	if (nbd_pwrite(nbd, &byte, 0, 512, 0) == -1)
-		check(nbd_get_errno() == EINVAL, "write: %s", nbd_get_error());
-	if (nbd_zero(nbd, 0, 512, 0) == -1)
-		check(nbd_get_errno() == EINVAL, "zero: %s", nbd_get_error());
-	if (nbd_trim(nbd, 0, 512, 0) == -1)
-		check(nbd_get_errno() == EINVAL, "trim: %s", nbd_get_error());
+	refused_or_done(nbd_pread(nbd, &byte, 0, 512, 0));
+	refused_or_done(nbd_pwrite(nbd, &byte, 0, 512, 0));
+	refused_or_done(nbd_zero(nbd, 0, 512, 0));
+	refused_or_done(nbd_trim(nbd, 0, 512, 0));
 	check(byte == 0xee, "a read of nothing changed the buffer");
 	nt_expect(nbd, model, AREA, 0);
 }
