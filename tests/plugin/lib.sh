@@ -141,3 +141,35 @@ server_stop() {
 	! grep -Eq 'Sanitizer|runtime error:' "$log" ||
 		fail "a sanitizer reported something"
 }
+
+# Make FILE of 128 MiB from programs and libraries of this machine, a part that
+# does not compress, and holes, for copying there and back.
+make_image() {
+	local files=(/usr/bin/* /usr/lib/*-linux-gnu/*.so*)
+
+	truncate -s 128M "$1"
+	# cat is stopped by head, or meets a name that is no file: no failure.
+	(cat "${files[@]}" 2>/dev/null || true) | head -c 48M |
+		dd of="$1" bs=1M conv=notrunc iflag=fullblock status=none
+	dd if=/dev/urandom of="$1" bs=4k seek=16384 count=1500 conv=notrunc \
+		iflag=fullblock status=none
+	# A last page that is written only in part.
+	printf 'the end' | dd of="$1" bs=1 seek=$((128 * 1024 * 1024 - 7)) \
+		conv=notrunc status=none
+}
+
+# Bytes of the device of a type in nbdinfo's map: data, hole,zero ...
+map_bytes() {
+	nbdinfo --map "$SERVER_URI" |
+		awk -v type="$1" '$4 == type { sum += $2 }
+			END { printf "%d\n", sum }'
+}
+
+# The slots of FILE that hold anything but zeros.
+used_slots() {
+	/usr/bin/python3 - "$1" <<'END'
+import sys
+with open(sys.argv[1], "rb") as image:
+    print(sum(any(slot) for slot in iter(lambda: image.read(4096), b"")))
+END
+}

@@ -28,10 +28,11 @@ until grep -q "Process $SERVER_PID attached" "$TMP/strace.log"; do
 done
 echo >&"${steady[1]}"
 read -r -u "${steady[0]}" word
-[[ $word == done ]] || fail "the overwrites did not end"
+[[ $word == "done" ]] || fail "the overwrites did not end"
 kill -INT "$strace_pid"
 wait "$strace_pid" || true
 echo >&"${steady[1]}"
+# shellcheck disable=SC2154 # coproc sets it
 wait "$steady_PID"
 
 # Lines look like "TID name(...". What resumes was counted when it began.
