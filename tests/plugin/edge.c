@@ -13,9 +13,9 @@
 #include <string.h>
 #include <zstd.h>
 
-#define SLOTS 1024u
+#define SLOTS    1024u
 #define SMALLEST 3960u /* random bytes; compresses to a few more */
-#define SIZES (NT_PAGE - SMALLEST + 1)
+#define SIZES    (NT_PAGE - SMALLEST + 1)
 
 static struct nbd_handle *nbd;
 static struct {
@@ -45,7 +45,7 @@ static void expect_slots(void)
  */
 static void expect_edge_sizes(void)
 {
-	char out[2 * NT_PAGE], seen[2 * NT_PAGE] = { 0 };
+	char out[2 * NT_PAGE], seen[2 * NT_PAGE] = {0};
 	unsigned random_bytes, len, covered = 0, largest = 0;
 	uint8_t page[NT_PAGE];
 

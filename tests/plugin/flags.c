@@ -24,8 +24,8 @@ static void advertised(void)
 	check(must(nbd_can_flush(nbd)) == 1, "no flush");
 	check(must(nbd_can_fua(nbd)) == 1, "no FUA");
 	check(must(nbd_is_read_only(nbd)) == 0, "read only");
-	check(must(nbd_can_meta_context(
-		      nbd, LIBNBD_CONTEXT_BASE_ALLOCATION)) == 1,
+	check(must(nbd_can_meta_context(nbd, LIBNBD_CONTEXT_BASE_ALLOCATION)) ==
+		      1,
 	      "no extents");
 	if (!nt_server_is_thinswap())
 		return;
@@ -77,8 +77,8 @@ static void commands(void)
  */
 static void largest_requests(void)
 {
-	static const uint64_t lens[] = { LARGEST, LARGEST + NT_PAGE,
-					 2 * LARGEST };
+	static const uint64_t lens[] = {LARGEST, LARGEST + NT_PAGE,
+					2 * LARGEST};
 	uint8_t *old = calloc(1, 2 * LARGEST), *new = calloc(1, 2 * LARGEST);
 	uint64_t pos;
 	unsigned i;

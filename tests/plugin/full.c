@@ -12,14 +12,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define RAM_MIB 64u
+#define RAM_MIB      64u
 #define OVERHEAD_MIB 24u
 /* Raw pages that must fit: what is lost to words, slack and the reserve is
  * a quarter of such a small budget at most.
  */
 #define LEAST_PAGES (RAM_MIB * NT_MIB / NT_PAGE * 3 / 4)
-#define REFUSALS 1000
-#define LOG_LIMIT (16 * NT_KIB)
+#define REFUSALS    1000
+#define LOG_LIMIT   (16 * NT_KIB)
 
 static struct nbd_handle *nbd;
 static uint64_t slots, stored; /* stored: slots below it were written */
@@ -105,8 +105,7 @@ static void refuse_long(void)
 		check(nt_is_zero(page, NT_PAGE) ||
 			      memcmp(page, buf + (slot - first) * NT_PAGE,
 				     NT_PAGE) == 0,
-		      "slot %llu holds half a write",
-		      (unsigned long long)slot);
+		      "slot %llu holds half a write", (unsigned long long)slot);
 	}
 	must(nbd_trim(nbd, NT_MIB, first * NT_PAGE, 0));
 	free(buf);

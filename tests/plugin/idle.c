@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #define LIMIT_KIB (32 * 1024u)
-#define PLACES 2048
+#define PLACES    2048
 
 static struct nbd_handle *nbd;
 static uint64_t size;
@@ -36,7 +36,7 @@ static int ignore_extents(void *opaque, const char *context, uint64_t off,
 
 static void look_everywhere(void)
 {
-	nbd_extent_callback ignore = { .callback = ignore_extents };
+	nbd_extent_callback ignore = {.callback = ignore_extents};
 	uint8_t page[NT_PAGE];
 	unsigned i;
 

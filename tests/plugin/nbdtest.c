@@ -17,6 +17,7 @@ void nt_fail(const char *file, int line, const char *fmt, ...)
 	const char *slash = strrchr(file, '/');
 	va_list ap;
 
+	fflush(stdout);
 	fprintf(stderr, "FAIL: %s:%d: ", slash ? slash + 1 : file, line);
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
@@ -46,8 +47,8 @@ struct nbd_handle *nt_connect(void)
 	struct nbd_handle *nbd = nbd_create();
 
 	check(nbd, "nbd_create: %s", nbd_get_error());
-	must(nbd_set_strict_mode(nbd, LIBNBD_STRICT_COMMANDS |
-					      LIBNBD_STRICT_FLAGS));
+	must(nbd_set_strict_mode(nbd,
+				 LIBNBD_STRICT_COMMANDS | LIBNBD_STRICT_FLAGS));
 	must(nbd_add_meta_context(nbd, LIBNBD_CONTEXT_BASE_ALLOCATION));
 	must(nbd_connect_uri(nbd, env("SERVER_URI")));
 	return nbd;
@@ -143,10 +144,10 @@ void nt_mixed_page(uint8_t *page, unsigned random_bytes, uint64_t seed)
 static void text_page(uint8_t *page, uint64_t seed)
 {
 	static const char words[16][8] = {
-		"slot   ", "cluster", "object ", "segment", "page   ",
-		"store  ", "of     ", "the    ", "memory ", "swap   ",
-		"reads  ", "writes ", "frees  ", "is     ", "and    ",
-		"not    ",
+		"slot   ", "cluster", "object ", "segment",
+		"page   ", "store  ", "of     ", "the    ",
+		"memory ", "swap   ", "reads  ", "writes ",
+		"frees  ", "is     ", "and    ", "not    ",
 	};
 	uint64_t value, state = seed;
 	unsigned pos;
@@ -232,7 +233,7 @@ void nt_threads(unsigned n, void (*fn)(unsigned self))
 
 	check(n <= MAX_THREADS, "too many threads");
 	for (i = 0; i < n; i++) {
-		threads[i] = (struct thread){ .self = i, .fn = fn };
+		threads[i] = (struct thread){.self = i, .fn = fn};
 		check(pthread_create(&threads[i].id, NULL, thread_main,
 				     &threads[i]) == 0,
 		      "pthread_create");

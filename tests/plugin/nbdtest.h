@@ -17,10 +17,10 @@
 #include <libnbd.h>
 
 #define NT_PAGE 4096u
-#define NT_KIB (1ull << 10)
-#define NT_MIB (1ull << 20)
-#define NT_GIB (1ull << 30)
-#define NT_TIB (1ull << 40)
+#define NT_KIB  (1ull << 10)
+#define NT_MIB  (1ull << 20)
+#define NT_GIB  (1ull << 30)
+#define NT_TIB  (1ull << 40)
 
 /* Say what is wrong and exit with 1. */
 void nt_fail(const char *file, int line, const char *fmt, ...)

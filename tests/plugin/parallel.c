@@ -18,9 +18,9 @@
 #define THREADS 16u
 
 /* Runs of slots for the disjoint part. */
-#define RUN 32u
-#define RUNS 512u
-#define SLOTS (RUN * RUNS)
+#define RUN            32u
+#define RUNS           512u
+#define SLOTS          (RUN * RUNS)
 #define DISJOINT_STEPS 400
 
 static uint32_t generations[SLOTS]; /* 0: reads as zero */
@@ -49,8 +49,8 @@ static void disjoint_step(struct nbd_handle *nbd, unsigned self,
 		return;
 	}
 	for (i = 0; i < n; i++) {
-		generations[slot + i] = what < 4 ? 0 :
-				(uint32_t)(nt_rand(state) >> 40) + 1;
+		generations[slot + i] =
+			what < 4 ? 0 : (uint32_t)(nt_rand(state) >> 40) + 1;
 		slot_page(buf + i * NT_PAGE, slot + i);
 	}
 	if (what == 2)
@@ -88,10 +88,10 @@ static void disjoint_verify(void)
 	nt_disconnect(nbd);
 }
 
-#define SECTOR 512u
+#define SECTOR         512u
 #define SECTORS_A_SLOT (NT_PAGE / SECTOR)
-#define SECTORS (64 * SECTORS_A_SLOT)
-#define SECTOR_STEPS 1500
+#define SECTORS        (64 * SECTORS_A_SLOT)
+#define SECTOR_STEPS   1500
 
 static uint8_t sectors[SECTORS][SECTOR];
 

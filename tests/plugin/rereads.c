@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#define SLOTS 200u
+#define SLOTS       200u
 #define CONNECTIONS 3u
 
 static struct nbd_handle *nbd[CONNECTIONS];

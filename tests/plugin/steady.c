@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AREA (64 * NT_MIB)
-#define OVERWRITES 10000
+#define AREA        (64 * NT_MIB)
+#define OVERWRITES  10000
 #define WARM_ROUNDS 300
-#define IN_FLIGHT 64u
-#define MAX_TASKS 256u
+#define IN_FLIGHT   64u
+#define MAX_TASKS   256u
 
 static struct nbd_handle *nbd;
 static unsigned long others[MAX_TASKS], tasks[MAX_TASKS];

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AREA (16 * NT_PAGE)
+#define AREA         (16 * NT_PAGE)
 #define RANDOM_STEPS 3000
 
 static uint8_t model[AREA];
@@ -119,7 +119,7 @@ static void anything(void)
 static void past_the_end(void)
 {
 	uint64_t size = must(nbd_get_size(nbd));
-	uint8_t two[2] = { 1, 2 };
+	uint8_t two[2] = {1, 2};
 
 	must_fail(nbd_pread(nbd, two, 2, size - 1, 0), EINVAL);
 	must_fail(nbd_pwrite(nbd, two, 2, size - 1, 0), ENOSPC);
