@@ -20,7 +20,8 @@ slots=$(used_slots "$TMP/image")
 nbdcopy --connections=4 "$first" "$TMP/back"
 cmp "$TMP/image" "$TMP/back" || fail "what came back differs"
 back=$(($(stat -c '%b * %B' "$TMP/back")))
-! is_thinswap || ((back <= allocated)) ||
+# A file system may need a block of its own for the list of a file's parts.
+! is_thinswap || ((back <= allocated + 65536)) ||
 	fail "the copy takes $back bytes, the image $allocated"
 
 server_start 128M

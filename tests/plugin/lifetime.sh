@@ -40,11 +40,9 @@ expect_no_segment "$SERVER_PID" "a killed"
 # In the background nbdkit forks after the parameters were read: threads and
 # memory must belong to the child.
 mapfile -t params < <(plugin_params 1G)
-preload=$(sanitizers)
 SERVER_SOCK=$TMP/background.sock
 SERVER_URI="nbd+unix:///?socket=$SERVER_SOCK"
-LD_PRELOAD=${preload% } ASAN_OPTIONS=detect_leaks=0 \
-	nbdkit --unix "$SERVER_SOCK" --pidfile "$TMP/background.pid" \
+"${NBDKIT[@]}" --unix "$SERVER_SOCK" --pidfile "$TMP/background.pid" \
 	"${PLUGIN_WORDS[@]}" "${params[@]}"
 until [[ -s $TMP/background.pid ]]; do
 	sleep 0.02
@@ -57,8 +55,8 @@ wait_gone "$pid"
 unset "SERVERS[$pid]"
 expect_no_segment "$pid" "a background"
 
+# nbdinfo must not inherit a sanitizer.
 # shellcheck disable=SC2016 # nbdkit sets $uri
-size=$(LD_PRELOAD=${preload% } ASAN_OPTIONS=detect_leaks=0 \
-	nbdkit --unix - "${PLUGIN_WORDS[@]}" "${params[@]}" \
-	--run 'nbdinfo --size "$uri"')
+size=$("${NBDKIT[@]}" --unix - "${PLUGIN_WORDS[@]}" "${params[@]}" \
+	--run 'LD_PRELOAD= nbdinfo --size "$uri"')
 [[ $size == $((1 << 30)) ]] || fail "a captive server says $size bytes"
