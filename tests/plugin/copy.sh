@@ -3,7 +3,7 @@
 # copy.sh - nbdcopy there, from server to server and back, all connections,
 # compared byte for byte; holes stay holes on the way
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need nbdcopy nbdinfo cmp
 

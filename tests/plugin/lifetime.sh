@@ -3,7 +3,7 @@
 # lifetime.sh - foreground, background and captive servers work, and none
 # leaves memory behind, killed or stopped
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need qemu-io nbdinfo
 

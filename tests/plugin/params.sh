@@ -3,7 +3,7 @@
 # params.sh - parameters: what is taken, and that a wrong one is refused with
 # a sentence naming the key, the value and what is allowed
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need nbdinfo
 need_thinswap
