@@ -80,6 +80,12 @@ plugin_params() {
 	done
 }
 
+# nbdkit --run starts a shell that inherits what is loaded into nbdkit.
+need_no_tsan() {
+	[[ $(sanitizers) != *tsan* ]] ||
+		skip "a shell with ThreadSanitizer in it crashes"
+}
+
 cleanup() {
 	local status=$? pid log
 

@@ -56,6 +56,7 @@ wait_gone "$pid"
 unset "SERVERS[$pid]"
 expect_no_segment "$pid" "a background"
 
+need_no_tsan
 # nbdinfo must not inherit a sanitizer.
 # shellcheck disable=SC2016 # nbdkit sets $uri
 size=$("${NBDKIT[@]}" --unix - "${PLUGIN_WORDS[@]}" "${params[@]}" \

@@ -7,6 +7,7 @@
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need nbdinfo
 need_thinswap
+need_no_tsan
 
 # run PARAM... - a captive server that says its size
 run() {
