@@ -4,7 +4,7 @@
  * Parsing, range checks, messages, hints, the echo at start, the reload
  * report, and the tests of the sample file and the man page all read this
  * table. To add a key: a field in struct ts_config, a row in config_keys.c, a
- * paragraph in man/thinswap.toml.pod, a line in daemon/thinswap.toml.
+ * paragraph in man/thinswap.toml.5.pod, a line in daemon/thinswap.toml.
  */
 #ifndef TS_DAEMON_CONFIG_KEYS_H
 #define TS_DAEMON_CONFIG_KEYS_H

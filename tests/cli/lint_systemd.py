@@ -171,7 +171,8 @@ def check_verify(path, _source):
                         re.search(r"Unknown|ignoring|Failed|not exec|Invalid",
                                   line)]
             cycles = [line for line in whole.stdout.splitlines()
-                      if "ordering cycle" in line]
+                      if "thinswap.service" in line and
+                      re.search(r"Found (ordering cycle|dependency)", line)]
             installed = "thinswap.service/start" in whole.stdout
             return own.returncode, problems, cycles, installed
 
