@@ -60,7 +60,7 @@ if [ -e "$build/systemd/thinswap.service" ]; then
 	want '/60-thinswap\.conf$'
 	want '/thinswap\.conf$'
 	# What the unit starts is what was installed.
-	daemon=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' \
+	daemon=$(sed -n 's/^ExecStart=@\{0,1\}\([^ ]*\).*/\1/p' \
 		"$build/systemd/thinswap.service")
 	if [ -x "$build/daemon/thinswapd" ]; then
 		[ -x "$dest$daemon" ] || fail "the unit's $daemon is missing"

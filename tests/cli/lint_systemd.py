@@ -73,7 +73,7 @@ def systemd_version():
 
 def check_unit(path, _source):
     text = read(path)
-    expect("@" not in re.sub(r"modprobe@nbd|~?@[a-z-]+", "", text),
+    expect("@" not in re.sub(r'modprobe@nbd|~?@[a-z-]+|"@"|=@/', "", text),
            "a place holder was not replaced")
     conf = parse_unit(text)
     unit, service = conf["Unit"], conf["Service"]
@@ -109,9 +109,11 @@ def check_unit(path, _source):
     expect(service["RuntimeDirectoryPreserve"] == ["yes"],
            "the runtime directory outlives a failed stop")
     if shutil.which("systemd-analyze"):
-        expect((unit.get("SurviveFinalKillSignal") == ["yes"]) ==
-               (systemd_version() >= 255),
+        survives = systemd_version() >= 255
+        expect((unit.get("SurviveFinalKillSignal") == ["yes"]) == survives,
                "SurviveFinalKillSignal=yes exactly where systemd has it")
+        expect(bool(re.match(r"@/\S+ @thinswapd$", service["ExecStart"][0]))
+               != survives, "ExecStart=@... @thinswapd exactly where not")
 
     # 41: memory of the unit, devices within reach
     expect(service["OOMScoreAdjust"] == ["-1000"], "OOMScoreAdjust=-1000")
@@ -147,7 +149,8 @@ def verify(directory, unit, recursive):
 def check_verify(path, _source):
     """Load the unit in a boot with a tmpfs on /tmp, as most machines have."""
     need("systemd-analyze")
-    text = re.sub(r"(?m)^ExecStart=.*", "ExecStart=/bin/true", read(path))
+    text = re.sub(r"(?m)^ExecStart=(@?)\S+", r"ExecStart=\1/bin/true",
+                  read(path))
     with tempfile.TemporaryDirectory(prefix="thinswap-verify.") as directory:
         for target, unit in (("swap.target", "thinswap.service"),
                              ("local-fs.target", "tmp.mount")):
