@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """golden_check.py - what `thinswap check` prints, word by word
 
-Usage: golden_check.py EXE GOLDEN [--update]
+Usage: golden_check.py [--update] GOLDEN COMMAND...
 
-Runs every case below and compares command, both outputs and exit code with
-GOLDEN; --update writes it anew (read the diff before you commit it). Cases
+COMMAND is `thinswap check`, or what stands for it. Runs every case below and
+compares command, both outputs and exit code with GOLDEN; --update writes it
+anew (read the diff before you commit it). Cases
 11, 43, 44, 45. The JSON of every case must say the same as its text.
 """
 import difflib
@@ -62,15 +63,15 @@ COMMANDS = [["--help"], ["--no-such-option"], ["--memory"],
             ["empty.toml", "bom.toml"], ["missing.toml"], ["."]]
 
 
-def run(exe, args, directory):
-    return subprocess.run([exe, *args], cwd=directory, text=True,
+def run(command, args, directory):
+    return subprocess.run([*command, *args], cwd=directory, text=True,
                           capture_output=True, timeout=60, check=False)
 
 
-def transcript(exe, directory):
+def transcript(command, directory):
     out = []
     for args in [MACHINE + [name] for name in FILES] + COMMANDS:
-        result = run(exe, args, directory)
+        result = run(command, args, directory)
         shown = [a for a in args if args in COMMANDS or a not in MACHINE]
         out.append("$ thinswap check " + " ".join(shown) + "\n" +
                    result.stdout + result.stderr +
@@ -79,11 +80,11 @@ def transcript(exe, directory):
     return re.sub(r"not TOML: [^;\n]*", "not TOML: (reason)", "".join(out))
 
 
-def check_json(exe, directory):
+def check_json(command, directory):
     """The JSON agrees with the text about everything that the text says."""
     for name in FILES:
-        text = run(exe, MACHINE + [name], directory)
-        result = run(exe, MACHINE + ["--json", name], directory)
+        text = run(command, MACHINE + [name], directory)
+        result = run(command, MACHINE + ["--json", name], directory)
         said = json.loads(result.stdout)
         assert result.stderr == "", result.stderr
         assert result.returncode == text.returncode, name
@@ -110,14 +111,19 @@ def check_json(exe, directory):
 
 
 def main():
-    exe, golden = os.path.abspath(sys.argv[1]), sys.argv[2]
+    args = sys.argv[1:]
+    update = args[0] == "--update"
+    if update:
+        del args[0]
+    golden = args[0]
+    command = [os.path.abspath(args[1]), *args[2:]]
     with tempfile.TemporaryDirectory(prefix="thinswap-golden.") as directory:
         for name, content in FILES.items():
             with open(f"{directory}/{name}", "wb") as f:
                 f.write(content)
-        said = transcript(exe, directory)
-        check_json(exe, directory)
-    if "--update" in sys.argv:
+        said = transcript(command, directory)
+        check_json(command, directory)
+    if update:
         with open(golden, "w", encoding="utf-8") as f:
             f.write(said)
         return 0
