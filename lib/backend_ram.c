@@ -74,6 +74,8 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		n++;
 	}
 
+	if (!n)
+		return 0;
 	err = ts_media_alloc(media, n, bytes, obj);
 	if (err)
 		return err;

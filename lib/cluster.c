@@ -174,6 +174,20 @@ ts_obj ts_cluster_move(struct ts_clusters *clusters,
 	return old;
 }
 
+ts_word ts_cluster_read(struct ts_cluster *cluster, unsigned slot)
+{
+	ts_word *at, hot;
+
+	if (!cluster->words)
+		return ts_word_none();
+	at = &cluster->words[slot];
+	hot = ts_word_set_hot(*at);
+	/* Only what is stored has a place to lose. */
+	if (ts_word_kind(hot) >= TS_RAM && hot.bits != at->bits)
+		ts_store_relaxed(&at->bits, hot.bits);
+	return hot;
+}
+
 ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,
 			   ts_word word)
 {

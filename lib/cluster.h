@@ -96,6 +96,9 @@ ts_obj ts_cluster_move(struct ts_clusters *clusters,
 ts_obj ts_cluster_detach(struct ts_clusters *clusters,
 			 struct ts_cluster *cluster);
 
+/* Read one word of an open cluster and note that it was used. */
+ts_word ts_cluster_read(struct ts_cluster *cluster, unsigned slot);
+
 /* Replace one word of an open cluster. Returns the old one. */
 ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,
 			   ts_word word);

@@ -20,6 +20,7 @@
 
 #define TICK_MIN_NS 250000000ull
 #define TICK_MAX_NS 2000000000ull
+#define NO_MEMORY_PAUSE_NS 10000000ull
 #define COMPACT_BLOCKS 64u
 #define SHRINK_MIN_BLOCKS 64u
 
@@ -60,23 +61,35 @@ static bool tidy(struct ts_core *core)
 	return shrink(&core->media.blocks) || worked;
 }
 
+static void refill(struct ts_keeper *keeper)
+{
+	struct ts_blocks *blocks = &keeper->core->media.blocks;
+	unsigned done;
+
+	ts_lock(&keeper->busy);
+	done = ts_blocks_refill(blocks, blocks->reserve);
+	ts_unlock(&keeper->busy);
+	/* No memory to be had: do not spin on it. */
+	if (!done)
+		ts_sleep_ns(NO_MEMORY_PAUSE_NS);
+}
+
 static void *run(void *arg)
 {
 	struct ts_keeper *keeper = arg;
-	struct ts_blocks *blocks = &keeper->core->media.blocks;
 	uint64_t tick = TICK_MIN_NS, next = ts_now_ns() + tick;
 
 	pthread_setname_np(pthread_self(), "ts-keeper");
 	while (!ts_load_relaxed(&keeper->stop)) {
 		if (wait_for_work(keeper, next)) {
-			/* No memory to be had: do not spin on it. */
-			if (!ts_blocks_refill(blocks, blocks->reserve))
-				ts_sleep_ns(TICK_MIN_NS / 25);
+			refill(keeper);
 			tick = TICK_MIN_NS;
 		}
 		if (ts_now_ns() < next)
 			continue;
+		ts_lock(&keeper->busy);
 		tick = tidy(keeper->core) ? TICK_MIN_NS : 2 * tick;
+		ts_unlock(&keeper->busy);
 		if (tick > TICK_MAX_NS)
 			tick = TICK_MAX_NS;
 		next = ts_now_ns() + tick;
@@ -84,12 +97,25 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int ts_keeper_start(struct ts_keeper *keeper, struct ts_core *core)
+void ts_keeper_init(struct ts_keeper *keeper, struct ts_core *core)
 {
-	struct ts_blocks *blocks = &core->media.blocks;
+	*keeper = (struct ts_keeper){ .core = core };
+	ts_mutex_init(&keeper->busy);
+}
+
+void ts_keeper_fini(struct ts_keeper *keeper)
+{
+	if (!keeper->core)
+		return;
+	ts_keeper_stop(keeper);
+	pthread_mutex_destroy(&keeper->busy);
+}
+
+int ts_keeper_start(struct ts_keeper *keeper)
+{
+	struct ts_blocks *blocks = &keeper->core->media.blocks;
 	int err;
 
-	keeper->core = core;
 	keeper->stop = false;
 	if (ts_blocks_refill(blocks, blocks->reserve) < blocks->reserve)
 		return -ENOMEM;

@@ -7,10 +7,9 @@
  * between, that starts again, so that concurrent writers of one slot never
  * undo each other.
  */
-#include "thinswap.h"
+#include "store.h"
 #include "batch.h"
 #include "compact.h"
-#include "keeper.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -24,11 +23,6 @@
  */
 #define ROOM_BLOCKS 16u
 #define ROOM_TRIES 4u
-
-struct ts_store {
-	struct ts_core core;
-	struct ts_keeper keeper;
-};
 
 /* Coders: no more encoders than processors, since compressing is all they do;
  * more decoders, so that a read seldom queues behind another.
@@ -87,6 +81,7 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store)
 	if (!store)
 		return -ENOMEM;
 	memset(store, 0, sizeof(*store));
+	ts_keeper_init(&store->keeper, &store->core);
 	err = init_core(&store->core, params);
 	if (err) {
 		ts_store_free(store);
@@ -98,14 +93,14 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store)
 
 int ts_store_start(struct ts_store *store)
 {
-	return ts_keeper_start(&store->keeper, &store->core);
+	return ts_keeper_start(&store->keeper);
 }
 
 void ts_store_free(struct ts_store *store)
 {
 	if (!store)
 		return;
-	ts_keeper_stop(&store->keeper);
+	ts_keeper_fini(&store->keeper);
 	ts_codec_fini(&store->core.media.codec);
 	ts_clusters_fini(&store->core.clusters);
 	ts_pool_fini(&store->core.media.pool);
@@ -115,7 +110,7 @@ void ts_store_free(struct ts_store *store)
 	free(store);
 }
 
-static int check_range(const struct ts_store *store, uint64_t len,
+int ts_store_range(const struct ts_store *store, uint64_t len,
 		       uint64_t off)
 {
 	uint64_t size = store->core.n_slots << TS_SLOT_SHIFT;
@@ -158,8 +153,7 @@ static int read_slots(struct ts_core *core, uint64_t slot, unsigned n,
 	for (unsigned i = 0; i < n; i++) {
 		const struct ts_backend *backend;
 
-		word[i] = cluster.words ? ts_cluster_read(&cluster, first + i) :
-					  ts_word_none();
+		word[i] = ts_cluster_read(&cluster, first + i);
 		backend = ts_backend_of[ts_word_kind(word[i])];
 		if (backend->copy)
 			backend->copy(media, word[i],
@@ -280,7 +274,7 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 {
 	struct ts_core *core = &store->core;
 	uint8_t *data = buf;
-	int err = check_range(store, len, off);
+	int err = ts_store_range(store, len, off);
 
 	while (len && !err) {
 		struct piece p = next_piece(len, off);
@@ -303,7 +297,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 {
 	struct ts_core *core = &store->core;
 	const uint8_t *data = buf;
-	int err = check_range(store, len, off);
+	int err = ts_store_range(store, len, off);
 
 	while (len && !err) {
 		struct piece p = next_piece(len, off);
@@ -348,7 +342,7 @@ static void discard_slots(struct ts_core *core, uint64_t slot, uint64_t end)
 
 int ts_store_discard(struct ts_store *store, uint64_t len, uint64_t off)
 {
-	int err = check_range(store, len, off);
+	int err = ts_store_range(store, len, off);
 
 	if (!err)
 		discard_slots(&store->core,
@@ -360,7 +354,7 @@ int ts_store_discard(struct ts_store *store, uint64_t len, uint64_t off)
 int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 {
 	struct ts_core *core = &store->core;
-	int err = check_range(store, len, off);
+	int err = ts_store_range(store, len, off);
 
 	while (len && !err) {
 		struct piece p = next_piece(len, off);
