@@ -20,8 +20,8 @@ def phase(mb_s, **more):
 
 
 def results(ours, theirs):
-    phases = ("fill-64K", "seqread-64K", "overwrite-4K", "randread-4K",
-              "discard-2M")
+    phases = ("fill-64K", "refill-64K", "seqread-64K", "overwrite-4K",
+              "randread-4K", "discard-2M")
     made_up = {"cores": 2, "nbd": {
         "thinswap": {name: phase(ours) for name in phases},
         "zstd": {name: phase(theirs, server_peak_kib=300 << 10)
@@ -87,6 +87,13 @@ class Tables(unittest.TestCase):
     def test_median(self):
         runs = [{"a": {"b": n, "name": "x"}} for n in (5, 1, 3)]
         self.assertEqual(peers.median_of(runs), {"a": {"b": 3, "name": "x"}})
+
+    def test_same_phase_again(self):
+        named = peers.by_name(["fill", "discard", "fill", "discard", "fill"],
+                              [{"n": n} for n in (1, 2, 3, 4, 5)])
+        self.assertEqual(named, {"fill-64K": {"n": 1},
+                                 "discard-64K": {"n": 3},
+                                 "refill-64K": {"n": 4}})
 
     def test_phase_name(self):
         self.assertEqual(peers.phase_name("fill"), "fill-64K")

@@ -97,7 +97,8 @@ def nbd_scripts(ctx):
     yield ctx.size_bytes, [
         "fill:bs=64K", "seqread:bs=64K", f"overwrite:bs=4K,{end}",
         f"randread:bs=4K,seconds={seconds}", f"mixed:bs=4K,seconds={seconds}",
-        "check:bs=64K", "discard:bs=2M"]
+        "check:bs=64K", "discard:bs=2M",
+        *["fill:bs=64K", "discard:bs=2M"] * (1 if ctx.quick else 3)]
     if ctx.quick:
         return
     yield ctx.size_bytes, [
@@ -114,8 +115,7 @@ def nbd(ctx):
     def run(name):
         result = {}
         for size_bytes, phases in nbd_scripts(ctx):
-            if name == "null":
-                # It has nothing to compare with.
+            if name == "null":  # it has nothing to compare with
                 phases = [phase for phase in phases
                           if not phase.startswith("check")]
             result.update(by_name(phases, peers.nbdload(
