@@ -9,7 +9,8 @@
  * st (strategy, 1 fast .. 9 btultra2), lit (literal compression: 0 auto,
  * 1 on, 2 off), unit (bytes compressed together, default 4096), dict (train
  * a dictionary of so many bytes on every 31st page first), dictfile (take the
- * dictionary in that file), and api:
+ * dictionary in that file), attach (how it is used: 0 as zstd likes, 1
+ * referenced, 2 copied), and api:
  *   api=frame  magicless frames without size and checksum (default)
  *   api=block  the block interface, no frame at all
  * Configurations are run in turn, round by round, and the fastest round of
@@ -49,6 +50,7 @@ struct config {
 	int level;
 	ZSTD_compressionParameters cparams;
 	int literals;
+	int attach;
 	size_t unit_bytes;
 	size_t dict_bytes;
 	const char *dict_file;
@@ -153,6 +155,8 @@ static void set_key(struct config *config, const char *key, const char *value)
 		p->strategy = number;
 	else if (!strcmp(key, "lit"))
 		config->literals = number;
+	else if (!strcmp(key, "attach"))
+		config->attach = number;
 	else if (!strcmp(key, "unit"))
 		config->unit_bytes = number;
 	else if (!strcmp(key, "dict"))
@@ -283,6 +287,7 @@ static ZSTD_CCtx *new_cctx(const struct config *config)
 		{ ZSTD_c_targetLength, config->cparams.targetLength },
 		{ ZSTD_c_strategy, config->cparams.strategy },
 		{ ZSTD_c_literalCompressionMode, config->literals },
+		{ ZSTD_c_forceAttachDict, config->attach },
 	};
 	for (size_t i = 0; i < sizeof(set) / sizeof(set[0]); i++) {
 		size_t rc = ZSTD_CCtx_setParameter(cctx, set[i].param,
