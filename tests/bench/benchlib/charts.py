@@ -13,7 +13,7 @@ import subprocess
 COLOURS = {"thinswap": "#c2410c", "thinswap-fuse": "#f59e0b",
            "zstd": "#1d4ed8", "sparse": "#60a5fa", "null": "#9ca3af",
            "zram-lz4": "#15803d", "zram-lzo-rle": "#86efac"}
-HEAD = """set terminal svg size 900,420 dynamic font "sans-serif,13" \\
+HEAD = """set terminal svg size 1000,420 dynamic font "sans-serif,13" \\
     background "#ffffff"
 set output "{file}"
 set title "{title}"
@@ -22,6 +22,8 @@ set key outside right top
 set grid ytics lc rgb "#dddddd"
 set border 3
 set tics nomirror
+set xtics font ",11"
+set format y "%.0f"
 """
 PHASES = ("fill-64K", "seqread-64K", "overwrite-4K", "randread-4K",
           "mixed-4K", "discard-2M")
@@ -63,7 +65,7 @@ def lines(folder, name, title, ylabel, series):
         f"{values[at]:.6g}" for values in series.values()))
         for at in range(len(next(iter(series.values())))))
     plots = ", ".join(
-        f'$data using 1:{at + 2} with linespoints lw 2 pt {at + 5} '
+        f'$data using 1:{at + 2} with linespoints lw 2 pt 7 dt {at % 2 + 1} '
         f'lc rgb "{COLOURS[label.split()[0]]}" title "{label}"'
         for at, label in enumerate(series))
     gnuplot(f"""$data << EOD
