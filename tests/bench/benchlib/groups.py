@@ -157,14 +157,13 @@ def swap_kinds(ctx):
 def swaprun(ctx, kind, command, cgroup_bytes):
     """Run a command in a small cgroup on a kind of swap. (output, report)"""
     with tempfile.NamedTemporaryFile("r", prefix="thinswap-report-") as report:
-        done = subprocess.run(
+        status, output, errors = peers.run_gently(
             [ctx.swaprun, "--report", report.name, "--cgroup",
-             str(cgroup_bytes), *kind, "--", *command],
-            env=CLEAN_ENV, capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip()
+             str(cgroup_bytes), *kind, "--", *command])
+        if status:
+            said = (errors or output).strip()
             raise Failed(f"{' '.join(kind)}: {said[-400:]}")
-        return done.stdout, json.load(report)
+        return output, json.load(report)
 
 
 def swap(ctx):

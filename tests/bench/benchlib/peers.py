@@ -37,6 +37,22 @@ def nbdkit_peers(plugin, extra=()):
     }
 
 
+def run_gently(command):
+    """Run a command that cleans up after itself, also when this program is
+    interrupted: ask it to end, and wait for it. (subprocess.run would kill
+    it.) Returns (status, output, errors)."""
+    with subprocess.Popen(command, env=CLEAN_ENV, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            process.terminate()
+            process.communicate()
+            raise
+    return process.returncode, output, errors
+
+
 class Server:
     """nbdkit in the foreground, as a context manager."""
 
