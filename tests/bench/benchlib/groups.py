@@ -199,23 +199,25 @@ def swap(ctx):
 
 def scale(ctx):
     """Connections, and how much is stored: the cost must not grow."""
-    quick = ["overwrite:bs=4K,seconds=2", "randread:bs=4K,seconds=2"]
+    seconds = 1 if ctx.quick else 3
+    single = [f"overwrite:bs=4K,seconds={seconds}",
+              f"randread:bs=4K,seconds={seconds}"]
     result = {"connections": {}, "stored": {}}
     for connections in (1, 2, 4):
         say(f"{connections} connections")
-        phases = ["fill:bs=64K", *quick]
+        phases = ["fill:bs=64K", *single]
         result["connections"][str(connections)] = {
             name: by_name(phases, peers.nbdload(
                 ctx, ctx.peers[name], ctx.size_bytes, phases, connections))
             for name in ("thinswap", "null", "sparse")}
-    for gib in (1, 4, 16):
+    for gib in (1, 2) if ctx.quick else (1, 4, 16):
         # The load generator needs memory for its pages, the server for
         # theirs: at a ratio of two, whatever the pages are.
         if free_bytes() < (gib << 29) + ctx.size_bytes + (1 << 30):
             say(f"not enough memory to store {gib} GiB, left out")
             continue
         say(f"{gib} GiB stored")
-        phases = ["fill:bs=64K", *quick, "discard:bs=2M"]
+        phases = ["fill:bs=64K", *single, "discard:bs=2M"]
         server = [*ctx.peers["thinswap"], f"ram={gib << 29}"]
         result["stored"][str(gib)] = by_name(phases, peers.nbdload(
             ctx, server, gib << 30, phases))
@@ -233,11 +235,12 @@ def free_bytes():
 def work(ctx):
     """Ordinary programs in cgroups that are too small for them."""
     jobs = {
-        "memhog": (160 * MIB, ["memhog", "-r3", "384m"]),
+        "memhog": (160 * MIB, ["memhog", "-r1" if ctx.quick else "-r3", "384m"]),
         "stress-ng": (96 * MIB, [
             "stress-ng", "--vm", "1", "--vm-bytes", "192m", "--vm-ops",
-            "4000", "--vm-method", "prime-1", "--verify", "--quiet"]),
-        "build": (64 * MIB, None),
+            "200" if ctx.quick else "1000", "--vm-method", "rand-set",
+            "--verify", "--quiet"]),
+        "build": (16 * MIB, None),
     }
     kinds = {name: kind for name, kind in swap_kinds(ctx).items()
              if name != "zram-lzo-rle"}
@@ -261,12 +264,14 @@ def work(ctx):
 
 
 def build_command(ctx, stack):
-    """This project's own build, configured beforehand."""
+    """This project's plugin, built with four compilers at a time, configured
+    beforehand."""
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(prefix="thinswap-build-"))
     subprocess.run(["meson", "setup", folder, ctx.root], env=CLEAN_ENV,
                    check=True, capture_output=True)
-    return ["ninja", "-C", folder, "-j4", "--quiet"]
+    return ["ninja", "-C", folder, "-j4", "--quiet",
+            "plugin/nbdkit-thinswap-plugin.so"]
 
 
 GROUPS = {"raw": raw, "nbd": nbd, "rounds": rounds, "swap": swap,

@@ -122,7 +122,7 @@ TABLES = {
 
 
 def show(results, judged):
-    parts = [goals_table(judged)]
+    parts = [goals_table(judged)] if judged else []
     for group, (title, columns, rows) in TABLES.items():
         if group in results:
             parts.append(table(title, columns, list(rows(results[group]))))
