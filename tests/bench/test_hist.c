@@ -9,7 +9,7 @@ static struct ts_hist hist;
 
 static void reset(void)
 {
-	hist = (struct ts_hist){ 0 };
+	hist = (struct ts_hist){0};
 }
 
 static void ck_near(uint64_t got, uint64_t want)

@@ -235,7 +235,8 @@ def free_bytes():
 def work(ctx):
     """Ordinary programs in cgroups that are too small for them."""
     jobs = {
-        "memhog": (160 * MIB, ["memhog", "-r1" if ctx.quick else "-r3", "384m"]),
+        "memhog": (160 * MIB, [
+            "memhog", "-r1" if ctx.quick else "-r3", "384m"]),
         "stress-ng": (96 * MIB, [
             "stress-ng", "--vm", "1", "--vm-bytes", "192m", "--vm-ops",
             "200" if ctx.quick else "1000", "--vm-method", "rand-set",
