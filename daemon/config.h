@@ -57,7 +57,7 @@ struct ts_config {
 		uint64_t budget_bytes; /* at most memory, at most the size */
 	} ram;
 	struct {
-		int level;       /* of zstd */
+		int level; /* of zstd */
 		bool dictionary;
 	} codec;
 	struct {
@@ -74,9 +74,9 @@ struct ts_config {
 		bool strict;
 	} security;
 	struct {
-		bool swapon;     /* false: attach and mkswap, no swapon */
-		int threads;     /* that nbdkit serves one connection with */
-		int timeout_s;   /* the kernel's, for one request */
+		bool swapon;   /* false: attach and mkswap, no swapon */
+		int threads;   /* that nbdkit serves one connection with */
+		int timeout_s; /* the kernel's, for one request */
 		int dead_conn_timeout_s; /* without a server, until EIO */
 		int attach_timeout_s;    /* for the device and for EBUSY */
 		int realtime;            /* enum ts_config_realtime */
@@ -113,8 +113,11 @@ struct ts_config_machine {
 
 void ts_config_machine_here(struct ts_config_machine *ret);
 
-/* Load @path; NULL stands for the installed place (TS_CONFIG_FILE), which
- * may be missing: that gives the defaults. A @path that is given must exist.
+/* Where the configuration is, from the build option `configfile`. */
+extern const char ts_config_default_file[];
+
+/* Load @path; NULL stands for ts_config_default_file, which may be
+ * missing: that gives the defaults. A @path that is given must exist.
  *
  * Returns 0 or -errno: -EINVAL for everything that is wrong in the file,
  * -ENOTSUP for what is right but not served by this version, otherwise what
@@ -124,7 +127,8 @@ int ts_config_load(const char *path, struct ts_config *ret_config,
 		   struct ts_config_error *err);
 
 /* The same for a machine that need not be this one. */
-int ts_config_load_for(const char *path, const struct ts_config_machine *machine,
+int ts_config_load_for(const char *path,
+		       const struct ts_config_machine *machine,
 		       struct ts_config *ret_config,
 		       struct ts_config_error *err);
 

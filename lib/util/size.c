@@ -50,7 +50,7 @@ static int too_large(const char *text, char *err, size_t err_bytes)
 static int parse_number(const char *text, struct number *ret,
 			const char **ret_rest, char *err, size_t err_bytes)
 {
-	struct number n = { .scale = 1 };
+	struct number n = {.scale = 1};
 	const char *p = text;
 	unsigned digits = 0;
 
@@ -114,10 +114,11 @@ static int parse_suffix(const char *text, const char *suffix,
 			      "1024 or in bits; write %c or %ciB (1024)",
 			      text, suffix, *letter, *letter);
 	if (*suffix == '%')
-		return refuse(-EINVAL, err, err_bytes,
-			      "\"%s\": a percentage is not possible here; write "
-			      "a size like 4G or 512M",
-			      text);
+		return refuse(
+			-EINVAL, err, err_bytes,
+			"\"%s\": a percentage is not possible here; write "
+			"a size like 4G or 512M",
+			text);
 	if (toupper((unsigned char)*suffix) == 'E')
 		return refuse(-EINVAL, err, err_bytes,
 			      "\"%s\": exponents and exbytes are not accepted; "
@@ -149,7 +150,7 @@ int ts_size_parse(const char *text, uint64_t *ret_bytes, char *err,
 {
 	const char *rest;
 	struct number n;
-	uint64_t unit;
+	uint64_t unit = 0;
 	int r;
 
 	r = parse_number(text, &n, &rest, err, err_bytes);
@@ -161,8 +162,8 @@ int ts_size_parse(const char *text, uint64_t *ret_bytes, char *err,
 	if (n.scale > 1 && unit == 1)
 		return refuse(-EINVAL, err, err_bytes,
 			      "\"%s\" is a fraction of a byte; add a suffix, "
-			      "like %sG",
-			      text, text);
+			      "like 1.5G",
+			      text);
 	if (scale_number(&n, unit, ret_bytes) < 0)
 		return too_large(text, err, err_bytes);
 	return 0;
