@@ -22,6 +22,10 @@
 #define WARM_IN_FLIGHT 64
 #define WARM_ROUNDS 20
 
+/* A block-status request covers 4 GiB at most: 16384 of them. */
+#define MAP_STEP_BYTES 0xfffff000u
+#define MAP_MOST_BYTES (64ll << 40)
+
 #ifndef NBD_FLAG_SEND_WRITE_ZEROES
 #define NBD_FLAG_SEND_WRITE_ZEROES (1 << 6)
 #endif
@@ -242,14 +246,40 @@ out:
 	return err;
 }
 
+/* Wait for one command; see ts_nbd_patience. */
+static int wait_for(struct nbd_handle *nbd, int64_t cookie,
+		    const struct ts_nbd_patience *patience,
+		    struct ts_error *error)
+{
+	long long end_ms = now_ms() + patience->timeout_ms;
+	int done;
+
+	if (cookie < 0)
+		return nbd_fail(error, "request");
+	while ((done = nbd_aio_command_completed(nbd, cookie)) == 0) {
+		if (now_ms() >= end_ms)
+			return ts_fail(error, -ETIMEDOUT,
+				       "the server did not answer a request "
+				       "within %d ms", patience->timeout_ms);
+		if (patience->must_stop(patience->opaque))
+			return ts_fail(error, -ECANCELED, "told to stop");
+		if (nbd_poll(nbd, 100) < 0)
+			return nbd_fail(error, "request");
+	}
+	return done < 0 ? nbd_fail(error, "request") : 0;
+}
+
 int ts_nbd_read_page(struct nbd_handle *nbd, uint64_t off_bytes,
+		     const struct ts_nbd_patience *patience,
 		     struct ts_error *error)
 {
-	char page[4096];
+	/* After a timeout the command may still be in flight. */
+	static _Thread_local char page[4096];
 
-	if (nbd_pread(nbd, page, sizeof(page), off_bytes, 0) < 0)
-		return nbd_fail(error, "read");
-	return 0;
+	return wait_for(nbd,
+			nbd_aio_pread(nbd, page, sizeof(page), off_bytes,
+				      NBD_NULL_COMPLETION, 0),
+			patience, error);
 }
 
 struct extents {
@@ -270,28 +300,37 @@ static int add_extents(void *opaque, const char *context, uint64_t off_bytes,
 	return 0;
 }
 
-int ts_nbd_allocated(struct nbd_handle *nbd, uint64_t *ret_bytes,
-		     struct ts_error *error)
+int ts_nbd_allocated(struct nbd_handle *nbd,
+		     const struct ts_nbd_patience *patience,
+		     uint64_t *ret_bytes, struct ts_error *error)
 {
+	/* As the page above. */
+	static _Thread_local struct extents sum;
 	int64_t size = nbd_get_size(nbd);
-	struct extents sum = {0};
 
+	if (size > MAP_MOST_BYTES)
+		return ts_fail(error, -EFBIG,
+			       "the device is too large to count its extents");
 	if (nbd_can_meta_context(nbd, LIBNBD_CONTEXT_BASE_ALLOCATION) <= 0)
 		return ts_fail(error, -EOPNOTSUPP,
 			       "the server does not report what is "
 			       "allocated");
+	sum = (struct extents){0};
 	for (int64_t off = 0; off < size; off += sum.covered_bytes) {
+		nbd_extent_callback add = { .callback = add_extents,
+					    .user_data = &sum };
 		uint64_t ask = size - off;
+		int err;
 
-		if (ask > 0xfffff000u)
-			ask = 0xfffff000u;
+		if (ask > MAP_STEP_BYTES)
+			ask = MAP_STEP_BYTES;
 		sum.covered_bytes = 0;
-		if (nbd_block_status(nbd, ask, off,
-				     (nbd_extent_callback){
-					     .callback = add_extents,
-					     .user_data = &sum },
-				     0) < 0)
-			return nbd_fail(error, "block status");
+		err = wait_for(nbd,
+			       nbd_aio_block_status(nbd, ask, off, add,
+						    NBD_NULL_COMPLETION, 0),
+			       patience, error);
+		if (err < 0)
+			return err;
 		if (sum.covered_bytes == 0)
 			return ts_fail(error, -EPROTO,
 				       "block status made no progress");

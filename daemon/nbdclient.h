@@ -50,12 +50,23 @@ struct ts_nbd_warmth {
 int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid,
 		struct ts_nbd_warmth *ret, struct ts_error *error);
 
+/* How long to wait for one answer. When @must_stop says so, or the time is
+ * over, the call fails, and the handle is then good only for closing.
+ */
+struct ts_nbd_patience {
+	int timeout_ms;
+	bool (*must_stop)(void *opaque);
+	void *opaque;
+};
+
 /* One real read through the store. */
 int ts_nbd_read_page(struct nbd_handle *nbd, uint64_t off_bytes,
+		     const struct ts_nbd_patience *patience,
 		     struct ts_error *error);
 
 /* How much of the device is allocated, from its extents. */
-int ts_nbd_allocated(struct nbd_handle *nbd, uint64_t *ret_bytes,
-		     struct ts_error *error);
+int ts_nbd_allocated(struct nbd_handle *nbd,
+		     const struct ts_nbd_patience *patience,
+		     uint64_t *ret_bytes, struct ts_error *error);
 
 #endif
