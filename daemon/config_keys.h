@@ -37,7 +37,7 @@ struct ts_config_key {
 	enum ts_key_needs needs;
 	bool live;                  /* a running daemon can take a new value */
 	size_t offset;              /* of the field in struct ts_config */
-	uint64_t min, max;          /* of integers and sizes, both allowed */
+	int64_t min, max;          /* of integers and sizes, both allowed */
 	const char *const *choices; /* ends in NULL */
 	/* As it would be written in the file, or in words (in parentheses)
 	 * where it depends on the machine; resolved in config_resolve.c.
