@@ -283,7 +283,6 @@ const struct ts_attach_ops ts_attach_fuse = {
 	.detach = fuse_detach,
 	.reclaim = fuse_reclaim,
 	.limits = "loop and FUSE allocate in the kernel while they write "
-		  "pages out: this route serves memory cgroups and "
-		  "containers; when the whole machine runs out of memory it "
-		  "can hang. Use a kernel with nbd for that",
+		  "pages out: this route serves memory cgroups, and can hang "
+		  "when the whole machine runs out of memory",
 };

@@ -86,7 +86,6 @@ void ts_harden_self(const struct ts_config *config,
 		      err == 0 ? NULL : "Linux 5.14 (MADV_POPULATE_READ)",
 		      "code that runs for the first time is read from disk",
 		      "%" PRIu64 " KiB", code_bytes / 1024);
-	ts_harden_check_process(config, "thinswapd", getpid(), table);
 }
 
 bool ts_harden_wants_realtime(const struct ts_config *config)
@@ -153,18 +152,40 @@ void ts_harden_check_process(const struct ts_config *config, const char *who,
 		check_realtime(config, who, &facts, table);
 }
 
+/* One warning for all processes that lack the same thing for the same step. */
+static void warn_once(const struct ts_harden_table *table, unsigned at)
+{
+	const struct ts_harden_row *row = &table->rows[at];
+	char who[160] = "";
+
+	for (unsigned i = 0; i < table->n; i++) {
+		const struct ts_harden_row *other = &table->rows[i];
+
+		if (other->had || strcmp(other->step, row->step) != 0 ||
+		    strcmp(other->lacks, row->lacks) != 0)
+			continue;
+		if (i < at)
+			return; /* said there */
+		if (who[0])
+			strncat(who, ", ", sizeof(who) - strlen(who) - 1);
+		strncat(who, other->who, sizeof(who) - strlen(who) - 1);
+	}
+	ts_log(LOG_WARNING, "%s (%s): missing %s; at risk: %s", row->step, who,
+	       row->lacks, row->risk);
+}
+
 int ts_harden_judge(const struct ts_harden_table *table, bool strict,
 		    struct ts_error *error)
 {
 	const struct ts_harden_row *first = NULL;
 	unsigned missing = 0;
 
-	ts_log(LOG_INFO, "%-10s  %-22s  %-30s  %-34s  %s", "process", "step",
-	       "wanted", "found", "result");
+	ts_log(LOG_INFO, "%-9s  %-22s  %-27s  %-39s  %s", "process", "step",
+	       "wanted", "found", "had");
 	for (unsigned i = 0; i < table->n; i++) {
 		const struct ts_harden_row *row = &table->rows[i];
 
-		ts_log(LOG_INFO, "%-10s  %-22s  %-30s  %-34s  %s", row->who,
+		ts_log(LOG_INFO, "%-9s  %-22s  %-27s  %-39s  %s", row->who,
 		       row->step, row->wanted, row->found,
 		       row->had ? "yes" : "NO");
 		if (row->had)
@@ -172,9 +193,10 @@ int ts_harden_judge(const struct ts_harden_table *table, bool strict,
 		missing++;
 		if (!first)
 			first = row;
-		ts_log(LOG_WARNING, "%s: %s: missing %s; at risk: %s",
-		       row->who, row->step, row->lacks, row->risk);
 	}
+	for (unsigned i = 0; i < table->n; i++)
+		if (!table->rows[i].had)
+			warn_once(table, i);
 	if (!strict || !first)
 		return 0;
 	return ts_fail(error, -EPERM,

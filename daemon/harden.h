@@ -32,7 +32,8 @@ struct ts_harden_table {
 };
 
 /* Take all steps for the daemon itself, before it starts anything, so that
- * its children inherit what can be inherited.
+ * its children inherit what can be inherited. Adds rows only for what
+ * ts_harden_check_process() does not read back later.
  */
 void ts_harden_self(const struct ts_config *config,
 		    struct ts_harden_table *table);

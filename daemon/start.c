@@ -131,8 +131,6 @@ static int run_attach(struct ts_daemon *d, struct ts_error *error)
 	       d->attach.ops->name, d->attach.connections,
 	       d->attach.warmth.rounds,
 	       (unsigned long long)d->attach.warmth.last_faults);
-	if (d->attach.ops->limits)
-		ts_log(LOG_WARNING, "%s", d->attach.ops->limits);
 	return 0;
 }
 
@@ -153,6 +151,7 @@ static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
 	const struct ts_attach *attach = &d->attach;
 
 	*table = d->own_rows;
+	ts_harden_check_process(&d->config, "thinswapd", getpid(), table);
 	ts_harden_check_process(&d->config, d->server.name, d->server.pid,
 				table);
 	if (attach->device[0] && attach->helper.pid > 0)
@@ -170,7 +169,7 @@ static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
 		ts_harden_add(table, "path", "whole-machine pressure",
 			      "a route without allocations",
 			      attach->ops->limits ? "kernel nbd" : NULL,
-			      "under pressure outside cgroups it can hang",
+			      attach->ops->limits,
 			      "route %s", attach->ops->name);
 	}
 	return ts_harden_judge(table, d->config.security.strict, error);

@@ -298,7 +298,7 @@ int ts_swap_measure_room(const char *device, struct ts_swap_room *ret,
 			 struct ts_error *error)
 {
 	struct lookup lookup = { .device = device };
-	uint64_t total, available, reserve;
+	uint64_t total = 0, available = 0, reserve;
 	struct ts_swap_room room;
 	int err;
 

@@ -30,6 +30,11 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+/* Read-only data beyond this is a table of its own (31 MiB of ICU come with
+ * libnbd) that serving never looks at.
+ */
+#define TS_HARDEN_TABLE_BYTES (8ul << 20)
+
 /* include/linux/sched.h; part of the ABI of /proc/PID/stat */
 #define TS_PF_MEMALLOC_NOIO 0x00080000ul
 
@@ -43,7 +48,7 @@ int ts_harden_lock_memory(void)
 /* Only private mappings of files: shared ones hold data, anonymous ones are
  * touched by whoever owns them. Returns 0 to skip, else the advice.
  */
-static int advice_for(const char *perms, const char *path)
+static int advice_for(const char *perms, const char *path, size_t bytes)
 {
 	if (perms[3] != 'p' || path[0] != '/')
 		return 0;
@@ -51,7 +56,10 @@ static int advice_for(const char *perms, const char *path)
 		return 0;
 	if (perms[1] == 'w')
 		return MADV_POPULATE_WRITE;
-	return perms[0] == 'r' ? MADV_POPULATE_READ : 0;
+	if (perms[0] != 'r' ||
+	    (perms[2] != 'x' && bytes > TS_HARDEN_TABLE_BYTES))
+		return 0;
+	return MADV_POPULATE_READ;
 }
 
 int ts_harden_populate_code(uint64_t *ret_bytes)
@@ -73,7 +81,7 @@ int ts_harden_populate_code(uint64_t *ret_bytes)
 		if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %n", &start, &end,
 			   perms, &path_at) != 3 || path_at == 0)
 			continue;
-		advice = advice_for(perms, line + path_at);
+		advice = advice_for(perms, line + path_at, end - start);
 		if (!advice)
 			continue;
 		if (madvise((void *)start, end - start, advice) == 0)

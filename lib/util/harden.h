@@ -27,7 +27,8 @@ int ts_harden_lock_memory(void);
 
 /* Read in the code and read-only data of everything that is mapped, and make
  * the writable copies of file data, so that running code for the first time
- * does not fault it in from disk. -EINVAL: the kernel is older than 5.14.
+ * does not fault it in from disk. Large read-only tables are left out.
+ * -EINVAL: the kernel is older than 5.14.
  *
  * @ret_bytes  how much was populated; may be NULL
  */
