@@ -29,9 +29,10 @@ struct ts_store;
 
 /* What a store is made of. ts_params_init() gives the defaults. */
 struct ts_params {
-	uint64_t size_bytes; /* virtual size, a multiple of TS_SLOT_BYTES */
-	uint64_t ram_bytes;  /* budget for everything resident for pages */
-	int level;           /* zstd level */
+	uint64_t size_bytes;    /* virtual size, whole slots */
+	uint64_t ram_bytes;     /* budget for all that is resident for pages */
+	uint64_t reserve_bytes; /* pool memory touched ahead of demand */
+	int level;              /* of zstd */
 };
 
 void ts_params_init(struct ts_params *params);
@@ -49,8 +50,9 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
  */
 int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes);
 
-/* Make an empty store. Allocates all that the store will ever need except
- * pool blocks; starts no thread (so a front end may fork afterwards).
+/* Make an empty store. Allocates all that it will ever need except pool
+ * blocks; starts no thread, so that a front end may fork afterwards. Returns
+ * 0 or -errno.
  */
 int ts_store_new(const struct ts_params *params, struct ts_store **ret_store);
 
@@ -79,34 +81,38 @@ int ts_store_zero(struct ts_store *store, uint64_t len_bytes,
 int ts_store_discard(struct ts_store *store, uint64_t len_bytes,
 		     uint64_t off_bytes);
 
-/* Report what is allocated, as maximal runs in ascending order, covering the
- * range from its first byte. @hole runs read as zero. A non-zero return of
- * @fn stops the walk and is returned.
+enum ts_extent {
+	TS_EXTENT_DATA,
+	TS_EXTENT_ZERO, /* written, reads as zero */
+	TS_EXTENT_HOLE, /* not stored, reads as zero */
+};
+
+/* Report the range as runs of one type in ascending order, from its first
+ * byte on and without gaps; each run is as long as it can be. A non-zero
+ * return of @fn stops the walk and is returned.
  */
 typedef int ts_extent_fn(void *opaque, uint64_t off_bytes, uint64_t len_bytes,
-			 bool hole);
+			 enum ts_extent type);
 int ts_store_extents(struct ts_store *store, uint64_t len_bytes,
 		     uint64_t off_bytes, ts_extent_fn *fn, void *opaque);
 
-/* A snapshot of what the store holds and has done. Gauges are exact when no
- * request is running.
+/* A snapshot of what the store holds and has done: every line of stats.def by
+ * its name, and the memory behind it. Gauges are exact when no request is
+ * running.
  */
 struct ts_counters {
-	uint64_t slots_zero, slots_fill, slots_ram; /* gauges, slots by kind */
-	uint64_t clusters;                          /* gauge */
-	uint64_t stored_bytes;    /* compressed bytes of the ram slots */
-	uint64_t resident_bytes;  /* touched pool memory, reserve included */
+#define TS_STAT(name, kind, unit, text) uint64_t name;
+#include "stats.def"
+#undef TS_STAT
+	uint64_t resident_bytes; /* touched block memory, reserve included */
 	uint64_t budget_bytes;
-	uint64_t read_pages, written_pages, discarded_pages;
-	uint64_t raw_pages;       /* gauge: ram slots stored uncompressed */
-	uint64_t nospace, damaged; /* writes refused, objects found bad */
-	uint64_t compacted_objects;
+	bool locked; /* the kernel may not swap the pool */
 };
 void ts_store_counters(struct ts_store *store, struct ts_counters *ret);
 
-/* Walk everything and compare the derived state with the words. For tests
- * and self checks; takes every lock in turn. Returns 0 or -EBADMSG with a
- * sentence in @err. No request may be running.
+/* Walk everything, compare the derived state with the words, and every stored
+ * page with its check. For tests and self checks. No request may be running.
+ * Returns 0 or -EBADMSG with a sentence in @err.
  */
 int ts_store_check(struct ts_store *store, char *err, size_t err_bytes);
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backend.c - the registry of backends, and what they share */
+#include "backend.h"
+
+#include <errno.h>
+
+const struct ts_backend *const ts_backends[] = {
+	&ts_backend_zero, &ts_backend_fill, &ts_backend_ram, &ts_backend_raw,
+	NULL,
+};
+
+const struct ts_backend *const ts_backend_of[TS_KINDS] = {
+	[TS_NONE] = &ts_backend_none, [TS_ZERO] = &ts_backend_zero,
+	[TS_FILL] = &ts_backend_fill, [TS_RAM] = &ts_backend_ram,
+	[TS_RAW] = &ts_backend_raw,
+};
+
+int ts_media_alloc(struct ts_media *media, unsigned n, const uint16_t *bytes,
+		   ts_obj *ret_obj)
+{
+	int err;
+
+	do {
+		err = ts_pool_alloc(&media->pool, n, bytes, ret_obj);
+	} while (err == -ENOBUFS && !(err = ts_blocks_wait(&media->blocks)));
+	return err;
+}
+static void drop_kind(struct ts_media *media, const struct ts_backend *backend,
+		      unsigned n, const ts_word *word)
+{
+	ts_word mine[TS_POOL_BULK];
+	unsigned n_mine = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (ts_word_kind(word[i]) != backend->kind)
+			continue;
+		mine[n_mine++] = word[i];
+		if (n_mine == TS_POOL_BULK) {
+			backend->drop(media, n_mine, mine);
+			n_mine = 0;
+		}
+	}
+	if (n_mine)
+		backend->drop(media, n_mine, mine);
+}
+
+void ts_media_drop(struct ts_media *media, unsigned n, const ts_word *word)
+{
+	for (unsigned i = 0; ts_backends[i]; i++)
+		if (ts_backends[i]->drop)
+			drop_kind(media, ts_backends[i], n, word);
+}

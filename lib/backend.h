@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backend.h - where pages can be: one table of operations a kind of word
+ *
+ * A batch of pages is offered to the backends in the order of ts_backends[];
+ * each places what it can and leaves the rest. Adding a backend is a file
+ * with a table, and a line in backend.c.
+ *
+ * Everything a backend needs is in struct ts_media. None of the operations
+ * allocates from the system; which may wait is said at each.
+ */
+#ifndef TS_BACKEND_H
+#define TS_BACKEND_H
+
+#include "block.h"
+#include "codec.h"
+#include "pool.h"
+#include "stats.h"
+#include "word.h"
+
+#include <stdbool.h>
+
+struct ts_media {
+	struct ts_blocks blocks;
+	struct ts_pool pool;
+	struct ts_codec codec;
+	struct ts_stats stats;
+};
+
+/* Pages on their way to becoming words. */
+struct ts_batch {
+	unsigned n;    /* 1..TS_BATCH_PAGES */
+	uint64_t slot; /* of the first page; the others follow */
+	const uint8_t *page[TS_BATCH_PAGES];
+	struct ts_coder *encoder; /* or NULL while nothing needs compressing */
+
+	uint64_t repeats; /* bit i: page i is pattern[i] all over */
+	uint64_t pattern[TS_BATCH_PAGES];
+
+	uint64_t todo; /* bit i: page i has no place yet */
+	ts_word word[TS_BATCH_PAGES];
+};
+
+/* The lowest page that has no place; todo must not be 0. */
+static inline unsigned ts_batch_first(uint64_t todo)
+{
+	return (unsigned)__builtin_ctzll(todo);
+}
+
+static inline void ts_batch_place(struct ts_batch *batch, unsigned i,
+				  ts_word word)
+{
+	batch->word[i] = word;
+	batch->todo &= ~(1ull << i);
+}
+
+struct ts_backend {
+	enum ts_kind kind;
+	bool encodes; /* place() needs an encoder */
+	const char *name;
+
+	/* Store what the backend can of the pages in @batch->todo, and place
+	 * their words. Nothing is published yet. May wait for the keeper. On
+	 * an error, nothing that this call stored is left.
+	 * Returns 0 or -ENOSPC.
+	 */
+	int (*place)(struct ts_media *media, struct ts_batch *batch);
+
+	/* Copy out what restore() needs, into @scratch (TS_OBJ_MAX_BYTES) or
+	 * straight into @ret_page. Runs under the cluster's lock.
+	 * NULL: the word says all.
+	 */
+	void (*copy)(struct ts_media *media, ts_word word, void *scratch,
+		     void *ret_page);
+
+	/* Make the page from what copy() left, without any lock. Returns 0 or
+	 * -EBADMSG.
+	 */
+	int (*restore)(struct ts_media *media, struct ts_coder *decoder,
+		       ts_word word, uint64_t slot, const void *scratch,
+		       void *ret_page);
+
+	/* Free what n words of this kind named, n <= TS_POOL_BULK. They are no
+	 * longer published. NULL: nothing to free.
+	 */
+	void (*drop)(struct ts_media *media, unsigned n, const ts_word *word);
+
+	/* Copy an object to another of its size class, for moving it within
+	 * the pool. Runs under the lock of the owner's cluster. NULL: the kind
+	 * is not in the pool.
+	 */
+	void (*move)(struct ts_media *media, ts_word word, ts_obj to);
+
+	enum ts_stat slots; /* the gauge that counts this kind */
+};
+
+/* The slot that an object of the pool says it belongs to. May be anything
+ * when the object is not published; the word of that slot confirms it.
+ */
+uint64_t ts_ram_owner(struct ts_pool *pool, ts_obj obj);
+uint64_t ts_raw_owner(struct ts_pool *pool, ts_obj obj);
+
+extern const struct ts_backend ts_backend_none, ts_backend_zero,
+	ts_backend_fill, ts_backend_ram, ts_backend_raw;
+
+/* In the order in which they are offered pages; ends with NULL. */
+extern const struct ts_backend *const ts_backends[];
+
+/* The backend of a kind; NULL for a kind that there is none of. */
+extern const struct ts_backend *const ts_backend_of[TS_KINDS];
+
+/* ts_pool_alloc(), waiting for the keeper while it has yet to touch memory.
+ * Returns 0 or -ENOSPC.
+ */
+int ts_media_alloc(struct ts_media *media, unsigned n, const uint16_t *bytes,
+		   ts_obj *ret_obj);
+
+/* Drop words of any kinds that are no longer published; any number. */
+void ts_media_drop(struct ts_media *media, unsigned n, const ts_word *word);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backend_ram.c - compressed pages in the pool
+ *
+ *	object: | check 4 | owner slot 6 | compressed bytes ...
+ *
+ * The check covers the bytes and, as its seed, the slot. The owner lets
+ * compaction find the word that names an object. Header fields are atomic
+ * because compaction looks at objects that may just be being written; what it
+ * reads there is only a hint, which the word confirms.
+ */
+#include "backend.h"
+#include "util/atomic.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct header {
+	uint32_t check;
+	uint32_t owner_low;
+	uint16_t owner_high;
+};
+
+#define HEADER_BYTES 10u
+#define MAX_LEN (TS_OBJ_MAX_BYTES - HEADER_BYTES)
+
+_Static_assert(offsetof(struct header, owner_high) + 2 == HEADER_BYTES,
+	       "data follows the header at once");
+
+static unsigned encode(struct ts_batch *batch, unsigned i, void *ret_data,
+		       enum ts_codec_id *ret_codec)
+{
+	if (batch->repeats >> i & 1) {
+		*ret_codec = TS_CODEC_REPEAT;
+		memcpy(ret_data, &batch->pattern[i], sizeof(uint64_t));
+		return sizeof(uint64_t);
+	}
+	*ret_codec = TS_CODEC_ZSTD;
+	return ts_codec_compress(batch->encoder, batch->page[i], ret_data,
+				 MAX_LEN);
+}
+
+static void write_object(void *object, const void *data, unsigned len,
+			 uint64_t slot)
+{
+	struct header *h = object;
+
+	ts_store_relaxed(&h->check, ts_codec_check(data, len, slot));
+	ts_store_relaxed(&h->owner_low, (uint32_t)slot);
+	ts_store_relaxed(&h->owner_high, (uint16_t)(slot >> 32));
+	memcpy((uint8_t *)object + HEADER_BYTES, data, len);
+}
+
+static int place(struct ts_media *media, struct ts_batch *batch)
+{
+	uint8_t *data = batch->encoder->scratch;
+	uint16_t len[TS_BATCH_PAGES], bytes[TS_BATCH_PAGES];
+	uint8_t which[TS_BATCH_PAGES], codec[TS_BATCH_PAGES];
+	ts_obj obj[TS_BATCH_PAGES];
+	unsigned n = 0;
+	int err;
+
+	for (uint64_t m = batch->todo; m; m &= m - 1) {
+		unsigned i = ts_batch_first(m);
+		enum ts_codec_id id;
+		unsigned got = encode(batch, i, data, &id);
+
+		if (!got)
+			continue;
+		which[n] = (uint8_t)i;
+		codec[n] = (uint8_t)id;
+		len[n] = (uint16_t)got;
+		bytes[n] = (uint16_t)(got + HEADER_BYTES);
+		data += got;
+		n++;
+	}
+
+	if (!n)
+		return 0;
+	err = ts_media_alloc(media, n, bytes, obj);
+	if (err)
+		return err;
+	data = batch->encoder->scratch;
+	for (unsigned k = 0; k < n; k++) {
+		write_object(ts_pool_addr(&media->pool, obj[k]), data, len[k],
+			     batch->slot + which[k]);
+		ts_batch_place(batch, which[k],
+			       ts_word_ram(obj[k], len[k], codec[k]));
+		data += len[k];
+	}
+	return 0;
+}
+
+static void copy(struct ts_media *media, ts_word word, void *scratch,
+		 void *ret_page)
+{
+	memcpy(scratch, ts_pool_addr(&media->pool, ts_word_obj(word)),
+	       HEADER_BYTES + ts_word_len(word));
+}
+
+static int restore(struct ts_media *media, struct ts_coder *decoder,
+		   ts_word word, uint64_t slot, const void *scratch,
+		   void *ret_page)
+{
+	const uint8_t *data = (const uint8_t *)scratch + HEADER_BYTES;
+	unsigned len = ts_word_len(word);
+	uint32_t check;
+
+	memcpy(&check, scratch, sizeof(check));
+	if (check != ts_codec_check(data, len, slot))
+		return -EBADMSG;
+	return ts_codec_restore(decoder, ts_word_codec(word), data, len,
+				ret_page);
+}
+
+static void drop(struct ts_media *media, unsigned n, const ts_word *word)
+{
+	ts_obj obj[TS_POOL_BULK];
+
+	for (unsigned i = 0; i < n; i++)
+		obj[i] = ts_word_obj(word[i]);
+	ts_pool_free(&media->pool, n, obj);
+}
+
+uint64_t ts_ram_owner(struct ts_pool *pool, ts_obj obj)
+{
+	struct header *h = ts_pool_addr(pool, obj);
+
+	return ts_load_relaxed(&h->owner_low) |
+	       (uint64_t)ts_load_relaxed(&h->owner_high) << 32;
+}
+
+static void move(struct ts_media *media, ts_word word, ts_obj to)
+{
+	struct header *from =
+		ts_pool_addr(&media->pool, ts_word_obj(word));
+	struct header *h = ts_pool_addr(&media->pool, to);
+
+	ts_store_relaxed(&h->check, from->check);
+	ts_store_relaxed(&h->owner_low, from->owner_low);
+	ts_store_relaxed(&h->owner_high, from->owner_high);
+	memcpy((uint8_t *)h + HEADER_BYTES, (uint8_t *)from + HEADER_BYTES,
+	       ts_word_len(word));
+}
+
+const struct ts_backend ts_backend_ram = {
+	.kind = TS_RAM,
+	.encodes = true,
+	.name = "ram",
+	.place = place,
+	.copy = copy,
+	.restore = restore,
+	.drop = drop,
+	.move = move,
+	.slots = TS_STAT_ram_slots,
+};

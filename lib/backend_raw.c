@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backend_raw.c - pages that do not compress, kept as they are in the pool
+ *
+ * A raw page costs exactly 4 KiB: its check is in its word, and its owner in
+ * the note that the pool keeps on every page.
+ */
+#include "backend.h"
+#include "util/atomic.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int place(struct ts_media *media, struct ts_batch *batch)
+{
+	unsigned n = (unsigned)__builtin_popcountll(batch->todo), k = 0;
+	uint16_t bytes[TS_BATCH_PAGES];
+	ts_obj obj[TS_BATCH_PAGES];
+	int err;
+
+	for (unsigned i = 0; i < n; i++)
+		bytes[i] = 4096;
+	err = ts_media_alloc(media, n, bytes, obj);
+	if (err)
+		return err;
+	for (uint64_t m = batch->todo; m; m &= m - 1) {
+		unsigned i = ts_batch_first(m);
+		uint64_t slot = batch->slot + i;
+		uint32_t check = ts_codec_check(batch->page[i], 4096, slot);
+
+		memcpy(ts_pool_addr(&media->pool, obj[k]), batch->page[i],
+		       4096);
+		ts_store_relaxed(ts_pool_page_note(&media->pool, obj[k]),
+				 slot);
+		ts_batch_place(batch, i, ts_word_raw(obj[k], check));
+		k++;
+	}
+	return 0;
+}
+
+static void copy(struct ts_media *media, ts_word word, void *scratch,
+		 void *ret_page)
+{
+	memcpy(ret_page, ts_pool_addr(&media->pool, ts_word_obj(word)), 4096);
+}
+
+static int restore(struct ts_media *media, struct ts_coder *decoder,
+		   ts_word word, uint64_t slot, const void *scratch,
+		   void *ret_page)
+{
+	if (ts_codec_check(ret_page, 4096, slot) != ts_word_check(word))
+		return -EBADMSG;
+	return 0;
+}
+
+static void drop(struct ts_media *media, unsigned n, const ts_word *word)
+{
+	ts_obj obj[TS_POOL_BULK];
+
+	for (unsigned i = 0; i < n; i++)
+		obj[i] = ts_word_obj(word[i]);
+	ts_pool_free(&media->pool, n, obj);
+}
+
+uint64_t ts_raw_owner(struct ts_pool *pool, ts_obj obj)
+{
+	return ts_load_relaxed(ts_pool_page_note(pool, obj));
+}
+
+static void move(struct ts_media *media, ts_word word, ts_obj to)
+{
+	ts_obj from = ts_word_obj(word);
+
+	memcpy(ts_pool_addr(&media->pool, to),
+	       ts_pool_addr(&media->pool, from), 4096);
+	ts_store_relaxed(ts_pool_page_note(&media->pool, to),
+			 ts_load_relaxed(
+				 ts_pool_page_note(&media->pool, from)));
+}
+
+const struct ts_backend ts_backend_raw = {
+	.kind = TS_RAW,
+	.name = "raw",
+	.place = place,
+	.copy = copy,
+	.restore = restore,
+	.drop = drop,
+	.move = move,
+	.slots = TS_STAT_raw_slots,
+};

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* batch.c - up to 64 pages at a time: prepare outside, publish, drop after
+ *
+ * New data is complete before a word changes, and old data is freed after the
+ * cluster is unlocked: a reader sees the old page or the new one, and a write
+ * that fails has changed nothing.
+ */
+#include "batch.h"
+#include "util/lock.h"
+
+#include <errno.h>
+#include <string.h>
+
+_Static_assert(TS_CLUSTER_SLOTS % TS_BATCH_PAGES == 0,
+	       "batches of a long write meet cluster borders");
+_Static_assert(TS_CLUSTER_SLOTS <= TS_POOL_BULK,
+	       "a cluster is dropped in one go");
+
+void ts_batch_init(struct ts_batch *batch, uint64_t slot, unsigned n,
+		   const void *data)
+{
+	assert(n >= 1 && n <= TS_BATCH_PAGES);
+	batch->n = n;
+	batch->slot = slot;
+	batch->encoder = NULL;
+	batch->repeats = 0;
+	batch->todo = n < 64 ? (1ull << n) - 1 : ~0ull;
+	for (unsigned i = 0; i < n; i++) {
+		batch->page[i] = (const uint8_t *)data + (size_t)i * 4096;
+		batch->word[i] = ts_word_none();
+		if (ts_page_repeats(batch->page[i], &batch->pattern[i]))
+			batch->repeats |= 1ull << i;
+	}
+}
+
+int ts_batch_prepare(struct ts_core *core, struct ts_batch *batch)
+{
+	struct ts_coders *encoders = &core->media.codec.encoders;
+	int err = 0;
+
+	for (unsigned i = 0; ts_backends[i] && batch->todo && !err; i++) {
+		/* The cheap kinds come first; most batches go on. */
+		if (ts_backends[i]->encodes && !batch->encoder)
+			batch->encoder = ts_coder_borrow(encoders);
+		err = ts_backends[i]->place(&core->media, batch);
+	}
+	if (batch->encoder)
+		ts_coder_return(encoders, batch->encoder);
+	batch->encoder = NULL;
+	if (err)
+		ts_batch_abandon(core, batch);
+	else
+		assert(!batch->todo);
+	return err;
+}
+
+void ts_batch_abandon(struct ts_core *core, struct ts_batch *batch)
+{
+	ts_media_drop(&core->media, batch->n, batch->word);
+}
+
+/* What a change of words does to the gauges, added up for one go. */
+struct change {
+	int32_t slots[TS_KINDS];
+	int64_t stored_bytes;
+};
+
+static void count_word(struct change *change, ts_word word, int by)
+{
+	enum ts_kind kind = ts_word_kind(word);
+
+	change->slots[kind] += by;
+	if (kind == TS_RAM || kind == TS_RAW)
+		change->stored_bytes += by * (int)ts_word_len(word);
+}
+
+static void add_change(struct ts_core *core, const struct change *change)
+{
+	struct ts_stats *stats = &core->media.stats;
+
+	for (unsigned kind = TS_NONE + 1; kind < TS_KINDS; kind++)
+		if (ts_backend_of[kind])
+			ts_stats_add(stats, ts_backend_of[kind]->slots,
+				     change->slots[kind]);
+	ts_stats_add(stats, TS_STAT_stored_bytes, change->stored_bytes);
+}
+
+static void free_words(struct ts_core *core, ts_obj page)
+{
+	ts_pool_free(&core->media.pool, 1, &page);
+	ts_stats_add(&core->media.stats, TS_STAT_clusters, -1);
+}
+
+/* Close a cluster; one whose last slot died goes away. */
+static void close_cluster(struct ts_core *core, struct ts_cluster *cluster)
+{
+	bool dead = cluster->words && !ts_cluster_live(cluster);
+	ts_obj page;
+
+	if (dead)
+		page = ts_cluster_detach(&core->clusters, cluster);
+	ts_cluster_close(cluster);
+	if (dead)
+		free_words(core, page);
+}
+
+/* Open a cluster that has words; make them if it has none. */
+static int open_for_write(struct ts_core *core, uint64_t nr,
+			  struct ts_cluster *ret_cluster)
+{
+	uint16_t page_bytes = 4096;
+	ts_obj page;
+	int err;
+
+	err = ts_cluster_prepare(&core->clusters, nr);
+	if (err)
+		return err;
+	ts_cluster_open(&core->clusters, nr, ret_cluster);
+	if (ret_cluster->words)
+		return 0;
+
+	/* Allocating may wait, so not under the lock. */
+	ts_cluster_close(ret_cluster);
+	err = ts_media_alloc(&core->media, 1, &page_bytes, &page);
+	if (err)
+		return err;
+	ts_cluster_open(&core->clusters, nr, ret_cluster);
+	if (!ret_cluster->words) {
+		ts_cluster_attach(&core->clusters, ret_cluster, page);
+		ts_stats_add(&core->media.stats, TS_STAT_clusters, 1);
+	} else {
+		ts_pool_free(&core->media.pool, 1, &page);
+	}
+	return 0;
+}
+
+int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,
+		     const uint64_t *seq)
+{
+	unsigned first = batch->slot % TS_CLUSTER_SLOTS;
+	struct change change = { 0 };
+	ts_word old[TS_BATCH_PAGES];
+	struct ts_cluster cluster;
+	int err;
+
+	assert(first + batch->n <= TS_CLUSTER_SLOTS);
+	err = open_for_write(core, batch->slot / TS_CLUSTER_SLOTS, &cluster);
+	if (err)
+		return err;
+	if (seq && cluster.stripe->seq != *seq) {
+		err = -EAGAIN;
+	} else {
+		for (unsigned i = 0; i < batch->n; i++) {
+			old[i] = ts_cluster_publish(&cluster, first + i,
+						    batch->word[i]);
+			count_word(&change, old[i], -1);
+			count_word(&change, batch->word[i], 1);
+		}
+	}
+	close_cluster(core, &cluster);
+	if (err)
+		return err;
+	add_change(core, &change);
+	ts_media_drop(&core->media, batch->n, old);
+	return 0;
+}
+
+static void count_dropped(struct ts_core *core, unsigned n,
+			  const ts_word *word)
+{
+	struct change change = { 0 };
+
+	for (unsigned i = 0; i < n; i++)
+		count_word(&change, word[i], -1);
+	add_change(core, &change);
+	ts_stats_add(&core->media.stats, TS_STAT_discarded_pages,
+		     (int64_t)n + change.slots[TS_NONE]);
+}
+
+/* The whole cluster: its page of words is taken away and read at leisure. */
+static void discard_cluster(struct ts_core *core, struct ts_cluster *cluster)
+{
+	ts_obj page = ts_cluster_detach(&core->clusters, cluster);
+	const ts_word *words = ts_cluster_words(&core->clusters, page);
+
+	ts_cluster_close(cluster);
+	count_dropped(core, TS_CLUSTER_SLOTS, words);
+	ts_media_drop(&core->media, TS_CLUSTER_SLOTS, words);
+	free_words(core, page);
+}
+
+static void discard_slots(struct ts_core *core, struct ts_cluster *cluster,
+			  unsigned first, unsigned n)
+{
+	ts_word old[TS_CLUSTER_SLOTS];
+
+	for (unsigned i = 0; i < n; i++) {
+		old[i] = cluster->words[first + i];
+		if (ts_word_kind(old[i]) != TS_NONE)
+			ts_cluster_publish(cluster, first + i, ts_word_none());
+	}
+	close_cluster(core, cluster);
+	count_dropped(core, n, old);
+	ts_media_drop(&core->media, n, old);
+}
+
+void ts_batch_discard(struct ts_core *core, uint64_t nr, unsigned first,
+		      unsigned n)
+{
+	struct ts_cluster cluster;
+
+	assert(first + n <= TS_CLUSTER_SLOTS);
+	ts_cluster_open(&core->clusters, nr, &cluster);
+	if (!cluster.words)
+		ts_cluster_close(&cluster);
+	else if (n == TS_CLUSTER_SLOTS)
+		discard_cluster(core, &cluster);
+	else
+		discard_slots(core, &cluster, first, n);
+}

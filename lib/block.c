@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* block.c - the blocks of 64 KiB that all page memory is cut from
+ *
+ * A block is in one of four states:
+ *
+ *	fresh --touch--> touched --take--> taken
+ *	                 ^   ^  `--punch--> cold   |
+ *	                 |   `---------give--------'
+ *	                 `---touch-- cold
+ *
+ * Fresh and cold blocks use no memory. Touched ones are a stack, so the block
+ * given back last, still in the processor's cache, is taken first. Touching
+ * and punching are system calls and happen outside the lock on blocks that
+ * are in no list meanwhile; they count as taken.
+ */
+#include "block.h"
+#include "shm.h"
+#include "util/atomic.h"
+#include "util/lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WAIT_NS 5000000000u
+
+_Static_assert(sizeof(struct ts_block) <= 168, "0.25 % of a block");
+
+int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
+		   uint32_t reserve)
+{
+	*blocks = (struct ts_blocks){
+		.base = base,
+		.n = n,
+		.budget = n,
+		.reserve = reserve < n ? reserve : n,
+		.touched_head = TS_BLOCK_NONE,
+		.cold_head = TS_BLOCK_NONE,
+	};
+	/* Sparse on purpose: a block's metadata is touched with the block. */
+	blocks->meta = calloc(n, sizeof(*blocks->meta));
+	if (!blocks->meta)
+		return -ENOMEM;
+	ts_mutex_init(&blocks->lock);
+	ts_cond_init(&blocks->wake_keeper);
+	ts_cond_init(&blocks->refilled);
+	return 0;
+}
+
+void ts_blocks_fini(struct ts_blocks *blocks)
+{
+	if (!blocks->meta)
+		return;
+	free(blocks->meta);
+	pthread_mutex_destroy(&blocks->lock);
+	pthread_cond_destroy(&blocks->wake_keeper);
+	pthread_cond_destroy(&blocks->refilled);
+	blocks->meta = NULL;
+}
+
+/* Blocks that could still be touched. */
+static uint32_t untouched(const struct ts_blocks *blocks)
+{
+	uint32_t resident = blocks->n_taken + blocks->n_touched;
+
+	return resident < blocks->budget ? blocks->budget - resident : 0;
+}
+
+static uint32_t pop(struct ts_blocks *blocks, uint32_t *head)
+{
+	uint32_t block = *head;
+
+	*head = blocks->meta[block].next;
+	return block;
+}
+
+static void push(struct ts_blocks *blocks, uint32_t *head, uint32_t block)
+{
+	blocks->meta[block].next = *head;
+	*head = block;
+}
+
+int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block)
+{
+	int err = 0;
+
+	ts_lock(&blocks->lock);
+	if (blocks->n_touched) {
+		blocks->n_touched--;
+		blocks->n_taken++;
+		*ret_block = pop(blocks, &blocks->touched_head);
+	} else {
+		err = untouched(blocks) ? -ENOBUFS : -ENOSPC;
+	}
+	if (blocks->n_touched == blocks->reserve / 2)
+		pthread_cond_signal(&blocks->wake_keeper);
+	ts_unlock(&blocks->lock);
+	return err;
+}
+
+static void put_touched(struct ts_blocks *blocks, uint32_t block)
+{
+	push(blocks, &blocks->touched_head, block);
+	blocks->n_touched++;
+	blocks->n_taken--;
+	pthread_cond_broadcast(&blocks->refilled);
+}
+
+void ts_block_give(struct ts_blocks *blocks, uint32_t block)
+{
+	ts_lock(&blocks->lock);
+	put_touched(blocks, block);
+	ts_unlock(&blocks->lock);
+}
+
+int ts_blocks_wait(struct ts_blocks *blocks)
+{
+	uint64_t deadline = ts_now_ns() + WAIT_NS;
+	int err = 0;
+
+	ts_lock(&blocks->lock);
+	while (!blocks->n_touched && !err) {
+		pthread_cond_signal(&blocks->wake_keeper);
+		if (!untouched(blocks) ||
+		    ts_cond_wait_until(&blocks->refilled, &blocks->lock,
+				       deadline))
+			err = -ENOSPC;
+	}
+	ts_unlock(&blocks->lock);
+	return err;
+}
+
+bool ts_blocks_wants_refill(const struct ts_blocks *blocks)
+{
+	return blocks->n_touched <= blocks->reserve / 2 && untouched(blocks);
+}
+
+/* Reserve a block to be touched, outside the lock. */
+static bool begin_touch(struct ts_blocks *blocks, uint32_t *ret_block)
+{
+	bool found = false;
+
+	ts_lock(&blocks->lock);
+	if (blocks->n_touched < blocks->reserve && untouched(blocks)) {
+		if (blocks->cold_head != TS_BLOCK_NONE)
+			*ret_block = pop(blocks, &blocks->cold_head);
+		else
+			*ret_block = blocks->fresh++;
+		blocks->n_taken++;
+		found = true;
+	}
+	ts_unlock(&blocks->lock);
+	return found;
+}
+
+unsigned ts_blocks_refill(struct ts_blocks *blocks, unsigned max)
+{
+	unsigned done = 0;
+	uint32_t block;
+
+	while (done < max && begin_touch(blocks, &block)) {
+		int err = ts_shm_touch(ts_block_addr(blocks, block),
+				       TS_BLOCK_BYTES);
+
+		memset(&blocks->meta[block], 0, sizeof(*blocks->meta));
+		ts_lock(&blocks->lock);
+		if (err) {
+			push(blocks, &blocks->cold_head, block);
+			blocks->n_taken--;
+		} else {
+			put_touched(blocks, block);
+		}
+		ts_unlock(&blocks->lock);
+		if (err)
+			break;
+		done++;
+	}
+	return done;
+}
+
+unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
+			  unsigned max)
+{
+	unsigned done;
+
+	for (done = 0; done < max; done++) {
+		uint32_t block = TS_BLOCK_NONE;
+		int err;
+
+		ts_lock(&blocks->lock);
+		if (blocks->n_touched > keep) {
+			block = pop(blocks, &blocks->touched_head);
+			blocks->n_touched--;
+			blocks->n_taken++;
+		}
+		ts_unlock(&blocks->lock);
+		if (block == TS_BLOCK_NONE)
+			break;
+
+		err = ts_shm_punch(ts_block_addr(blocks, block),
+				   TS_BLOCK_BYTES);
+		ts_lock(&blocks->lock);
+		if (err) {
+			put_touched(blocks, block);
+		} else {
+			push(blocks, &blocks->cold_head, block);
+			blocks->n_taken--;
+		}
+		ts_unlock(&blocks->lock);
+		if (err)
+			break;
+	}
+	return done;
+}
+
+uint32_t ts_blocks_free_touched(struct ts_blocks *blocks)
+{
+	uint32_t n;
+
+	ts_lock(&blocks->lock);
+	n = blocks->n_touched;
+	ts_unlock(&blocks->lock);
+	return n;
+}
+
+uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks)
+{
+	uint64_t n;
+
+	ts_lock(&blocks->lock);
+	n = (uint64_t)blocks->n_taken + blocks->n_touched;
+	ts_unlock(&blocks->lock);
+	return n << TS_BLOCK_SHIFT;
+}
+
+static bool list_has(struct ts_blocks *blocks, uint32_t head, uint64_t n)
+{
+	while (head != TS_BLOCK_NONE && n) {
+		if (head >= blocks->fresh)
+			return false;
+		head = blocks->meta[head].next;
+		n--;
+	}
+	return head == TS_BLOCK_NONE && !n;
+}
+
+const char *ts_blocks_check(struct ts_blocks *blocks)
+{
+	const char *wrong = NULL;
+
+	ts_lock(&blocks->lock);
+	if (blocks->fresh > blocks->n)
+		wrong = "more blocks in use than there are";
+	else if (!list_has(blocks, blocks->touched_head, blocks->n_touched))
+		wrong = "touched blocks: list and count disagree";
+	else if (!list_has(blocks, blocks->cold_head,
+			   (uint64_t)blocks->fresh - blocks->n_taken -
+				   blocks->n_touched))
+		wrong = "cold blocks: list and count disagree";
+	ts_unlock(&blocks->lock);
+	return wrong;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* block.h - the blocks of 64 KiB that all page memory is cut from
+ *
+ * Budget   There are as many blocks as the budget allows. What lives in
+ *          blocks (objects, words, directory leaves, the reserve) is thereby
+ *          counted without counting.
+ * Reserve  Taking a block never faults memory in: only blocks that the keeper
+ *          has touched are handed out. ts_blocks_tend() keeps some ahead of
+ *          demand and gives those far beyond it back to the system.
+ * Locks    One, a leaf: nothing else is locked while it is held, and no
+ *          system call is made under it.
+ */
+#ifndef TS_BLOCK_H
+#define TS_BLOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TS_BLOCK_SHIFT 16
+#define TS_BLOCK_BYTES (1u << TS_BLOCK_SHIFT)
+#define TS_BLOCK_PAGES (TS_BLOCK_BYTES / 4096)
+#define TS_BLOCK_NONE UINT32_MAX
+#define TS_BLOCK_MAX_OBJECTS 512
+
+/* What is known of a block, private to the process and rebuilt from the words
+ * when need be. The owner of the block (a pool class, or the directory)
+ * guards its fields; while the block is free, the block list does.
+ */
+struct ts_block {
+	uint32_t prev, next; /* in a class bucket; next alone in a free list */
+	uint16_t size_class;
+	uint16_t used; /* objects in use */
+	uint8_t bucket;
+	bool isolated; /* being emptied: out of every bucket */
+	union {
+		uint64_t map[TS_BLOCK_MAX_OBJECTS / 64]; /* 1: in use */
+		struct {
+			uint64_t map0;
+			uint64_t note[TS_BLOCK_PAGES];
+		} page; /* a block of pages: a note on each */
+	};
+};
+
+struct ts_blocks {
+	uint8_t *base; /* block 0 */
+	struct ts_block *meta;
+	uint32_t n;       /* blocks that the segment holds */
+	uint32_t budget;  /* blocks that may be touched at a time */
+	uint32_t reserve; /* free blocks to keep touched */
+
+	pthread_mutex_t lock;
+	pthread_cond_t wake_keeper;
+	pthread_cond_t refilled;
+	/* All below under the lock. */
+	uint32_t touched_head; /* free and touched */
+	uint32_t cold_head;    /* free, given back before */
+	uint32_t fresh;        /* blocks from here on were never used */
+	uint32_t n_touched;    /* free and touched */
+	uint32_t n_taken;      /* handed out */
+};
+
+/* Metadata for n blocks at @base. Returns 0 or -ENOMEM. */
+int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
+		   uint32_t reserve);
+void ts_blocks_fini(struct ts_blocks *blocks);
+
+static inline void *ts_block_addr(const struct ts_blocks *blocks, uint32_t i)
+{
+	return blocks->base + ((size_t)i << TS_BLOCK_SHIFT);
+}
+
+/* Take a touched block; its contents are whatever they were.
+ *
+ * Returns 0, -ENOBUFS (the reserve is empty: wait with ts_blocks_wait(), then
+ * try again) or -ENOSPC (the budget is used up).
+ */
+int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block);
+
+/* Give an empty block back. */
+void ts_block_give(struct ts_blocks *blocks, uint32_t block);
+
+/* After -ENOBUFS: wait, at most five seconds, until the keeper has refilled
+ * the reserve. The caller holds no lock that the keeper takes. Returns 0 (try
+ * again) or -ENOSPC (the budget is used up, or the system has no memory).
+ */
+int ts_blocks_wait(struct ts_blocks *blocks);
+
+/* For the keeper, under the lock: half of the reserve is gone, and there is
+ * memory to fill it with.
+ */
+bool ts_blocks_wants_refill(const struct ts_blocks *blocks);
+
+/* For the keeper: touch blocks until the reserve is full, at most @max.
+ * Returns how many it touched.
+ */
+unsigned ts_blocks_refill(struct ts_blocks *blocks, unsigned max);
+
+/* For the keeper: give free blocks back to the system while more than @keep
+ * are touched, at most @max. Returns how many it gave back.
+ */
+unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
+			  unsigned max);
+
+/* Free and touched blocks; a hint when called without the lock. */
+uint32_t ts_blocks_free_touched(struct ts_blocks *blocks);
+
+/* Bytes of block memory that are resident. */
+uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks);
+
+/* Walk the lists. Returns NULL or what is wrong. */
+const char *ts_blocks_check(struct ts_blocks *blocks);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* codec.c - pages to objects and back: zstd, repeats and checks
+ *
+ * zstd runs in static contexts. Its context for 4 KiB inputs is small enough
+ * to be touched at start, which memset does here.
+ */
+#define ZSTD_STATIC_LINKING_ONLY
+#include "codec.h"
+#include "util/lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+#define PAGE_BYTES 4096
+
+/* A request may put a page at any address. */
+typedef uint64_t __attribute__((aligned(1), may_alias)) any_u64;
+
+static ZSTD_CCtx_params *new_params(int level)
+{
+	ZSTD_CCtx_params *params = ZSTD_createCCtxParams();
+	ZSTD_compressionParameters c = ZSTD_getCParams(level, PAGE_BYTES, 0);
+
+	if (!params)
+		return NULL;
+	ZSTD_CCtxParams_init_advanced(
+		params, (ZSTD_parameters){ .cParams = c, .fParams = { 0 } });
+	ZSTD_CCtxParams_setParameter(params, ZSTD_c_format,
+				     ZSTD_f_zstd1_magicless);
+	ZSTD_CCtxParams_setParameter(params, ZSTD_c_contentSizeFlag, 0);
+	return params;
+}
+
+/* Memory that is touched: the request path must not fault. */
+static void *touched_memory(size_t bytes)
+{
+	void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+	if (memory)
+		memset(memory, 1, bytes);
+	return memory;
+}
+
+static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
+{
+	struct ts_coder *coder = calloc(1, sizeof(*coder));
+	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) :
+				ZSTD_estimateDCtxSize();
+
+	if (!coder)
+		return NULL;
+	coder->scratch = touched_memory(TS_BATCH_PAGES * PAGE_BYTES);
+	coder->zstd_memory = touched_memory(bytes);
+	if (coder->zstd_memory && params) {
+		coder->zstd = ZSTD_initStaticCCtx(coder->zstd_memory, bytes);
+		ZSTD_CCtx_setParametersUsingCCtxParams(coder->zstd, params);
+	} else if (coder->zstd_memory) {
+		coder->zstd = ZSTD_initStaticDCtx(coder->zstd_memory, bytes);
+		ZSTD_DCtx_setParameter(coder->zstd, ZSTD_d_format,
+				       ZSTD_f_zstd1_magicless);
+	}
+	return coder;
+}
+
+static int init_coders(struct ts_coders *coders, unsigned n,
+		       const ZSTD_CCtx_params *params)
+{
+	ts_mutex_init(&coders->lock);
+	ts_cond_init(&coders->returned);
+	coders->n = n;
+	for (unsigned i = 0; i < n; i++) {
+		struct ts_coder *coder = new_coder(params);
+
+		if (!coder)
+			return -ENOMEM;
+		coder->next = coders->free;
+		coders->free = coder;
+		if (!coder->scratch || !coder->zstd)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void fini_coders(struct ts_coders *coders)
+{
+	struct ts_coder *coder;
+
+	while ((coder = coders->free)) {
+		coders->free = coder->next;
+		free(coder->zstd_memory);
+		free(coder->scratch);
+		free(coder);
+	}
+	if (coders->n) {
+		pthread_mutex_destroy(&coders->lock);
+		pthread_cond_destroy(&coders->returned);
+	}
+	coders->n = 0;
+}
+
+int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
+		  unsigned n_decoders)
+{
+	ZSTD_CCtx_params *params = new_params(level);
+	int err;
+
+	*codec = (struct ts_codec){ 0 };
+	if (!params)
+		return -ENOMEM;
+	err = init_coders(&codec->encoders, n_encoders, params);
+	if (!err)
+		err = init_coders(&codec->decoders, n_decoders, NULL);
+	ZSTD_freeCCtxParams(params);
+	if (err)
+		ts_codec_fini(codec);
+	return err;
+}
+
+void ts_codec_fini(struct ts_codec *codec)
+{
+	fini_coders(&codec->encoders);
+	fini_coders(&codec->decoders);
+}
+
+struct ts_coder *ts_coder_borrow(struct ts_coders *coders)
+{
+	struct ts_coder *coder;
+
+	ts_lock(&coders->lock);
+	while (!(coder = coders->free))
+		pthread_cond_wait(&coders->returned, &coders->lock);
+	coders->free = coder->next;
+	ts_unlock(&coders->lock);
+	return coder;
+}
+
+void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder)
+{
+	ts_lock(&coders->lock);
+	coder->next = coders->free;
+	coders->free = coder;
+	pthread_cond_signal(&coders->returned);
+	ts_unlock(&coders->lock);
+}
+
+unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
+			   void *ret_data, unsigned max_bytes)
+{
+	size_t n = ZSTD_compress2(encoder->zstd, ret_data, max_bytes, page,
+				  PAGE_BYTES);
+
+	/* The only error here is that it does not fit. */
+	return ZSTD_isError(n) ? 0 : (unsigned)n;
+}
+
+int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
+		     const void *data, unsigned len_bytes, void *ret_page)
+{
+	uint64_t pattern;
+	size_t n;
+
+	switch (codec) {
+	case TS_CODEC_REPEAT:
+		if (len_bytes != sizeof(pattern))
+			return -EBADMSG;
+		memcpy(&pattern, data, sizeof(pattern));
+		ts_page_fill(ret_page, pattern);
+		return 0;
+	case TS_CODEC_ZSTD:
+		n = ZSTD_decompressDCtx(decoder->zstd, ret_page, PAGE_BYTES,
+					data, len_bytes);
+		return n == PAGE_BYTES ? 0 : -EBADMSG;
+	default:
+		return -EBADMSG;
+	}
+}
+
+uint32_t ts_codec_check(const void *data, unsigned len_bytes, uint64_t slot)
+{
+	return (uint32_t)XXH3_64bits_withSeed(data, len_bytes, slot);
+}
+
+bool ts_page_repeats(const void *page, uint64_t *ret_pattern)
+{
+	const any_u64 *w = page;
+	unsigned n = PAGE_BYTES / sizeof(*w);
+
+	/* Most pages that differ do so at the end; zram looks there first. */
+	if (w[0] != w[n - 1] || w[0] != w[n / 2])
+		return false;
+	for (unsigned i = 1; i < n - 1; i++)
+		if (w[i] != w[0])
+			return false;
+	*ret_pattern = w[0];
+	return true;
+}
+
+void ts_page_fill(void *ret_page, uint64_t pattern)
+{
+	any_u64 *w = ret_page;
+
+	for (unsigned i = 0; i < PAGE_BYTES / sizeof(*w); i++)
+		w[i] = pattern;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* core.h - what a store is made of
+ *
+ * Locks, outermost first; hold one of a kind at a time:
+ *	compaction -> leaf -> cluster stripe -> pool class -> block list
+ * None is held over compression, I/O or a system call.
+ */
+#ifndef TS_CORE_H
+#define TS_CORE_H
+
+#include "backend.h"
+#include "cluster.h"
+#include "shm.h"
+
+struct ts_core {
+	uint64_t n_slots;
+	struct ts_shm shm; /* the root of the map, then the blocks */
+	struct ts_media media;
+	struct ts_clusters clusters;
+	pthread_mutex_t compaction;
+};
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shm.c - shared memory that the kernel never swaps
+ *
+ * The segment is marked for removal as soon as it is attached: Linux keeps it
+ * until the last process detaches, however that process ends.
+ */
+#include "shm.h"
+
+#include <errno.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define PAGE_BYTES 4096
+
+int ts_shm_new(struct ts_shm *shm, size_t bytes)
+{
+	void *base;
+	int id, err;
+
+	id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | SHM_NORESERVE | 0600);
+	if (id < 0)
+		return -errno;
+	base = shmat(id, NULL, 0);
+	err = base == (void *)-1 ? -errno : 0;
+	if (err) {
+		shmctl(id, IPC_RMID, NULL);
+		return err;
+	}
+	shm->id = id;
+	shm->base = base;
+	shm->bytes = bytes;
+	shm->locked = !shmctl(id, SHM_LOCK, NULL);
+	shmctl(id, IPC_RMID, NULL);
+	madvise(base, bytes, MADV_DONTDUMP);
+	return 0;
+}
+
+void ts_shm_free(struct ts_shm *shm)
+{
+	if (shm->base)
+		shmdt(shm->base);
+	shm->base = NULL;
+}
+
+int ts_shm_touch(void *addr, size_t bytes)
+{
+	volatile uint8_t *p = addr;
+
+	if (!madvise(addr, bytes, MADV_POPULATE_WRITE))
+		return 0;
+	if (errno != EINVAL)
+		return -errno;
+	/* A kernel before 5.14: one fault a page. The range is not in use. */
+	for (size_t i = 0; i < bytes; i += PAGE_BYTES)
+		p[i] = 0;
+	return 0;
+}
+
+int ts_shm_punch(void *addr, size_t bytes)
+{
+	return madvise(addr, bytes, MADV_REMOVE) ? -errno : 0;
+}

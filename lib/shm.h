@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* shm.h - shared memory that the kernel never swaps
+ *
+ * System V shared memory with SHM_LOCK: unlike a locked memfd it stays
+ * unevictable when every process that knew it has died, so pages kept in it
+ * can never be swapped out to the device that they are the contents of.
+ * The mapping is sparse; memory appears at first use and goes back by
+ * ts_shm_punch(). It is left out of core dumps.
+ */
+#ifndef TS_SHM_H
+#define TS_SHM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ts_shm {
+	int id;
+	uint8_t *base;
+	size_t bytes;
+	bool locked; /* SHM_LOCK was allowed */
+};
+
+/* Make and map a private segment of zeroes, mode 0600. The kernel removes it
+ * with its last user. Returns 0 or -errno; without CAP_IPC_LOCK, and when
+ * RLIMIT_MEMLOCK is too small, it succeeds with @locked false.
+ */
+int ts_shm_new(struct ts_shm *shm, size_t bytes);
+
+/* Unmap. A zeroed struct is fine. */
+void ts_shm_free(struct ts_shm *shm);
+
+/* Bring in the pages of a range, writable, in one call. 0 or -errno. */
+int ts_shm_touch(void *addr, size_t bytes);
+
+/* Give the pages of a range back to the system; it reads as zero then.
+ * 0 or -errno.
+ */
+int ts_shm_punch(void *addr, size_t bytes);
+
+#endif

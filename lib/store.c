@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store.c - requests of any offset and length, in terms of batches
+ *
+ * A request is cut at cluster borders and into batches of up to 64 slots.
+ * Whole slots go straight to and from the request's buffer. A slot that is
+ * covered in part is read, changed and written; if its cluster changed in
+ * between, that starts again, so that concurrent writers of one slot never
+ * undo each other.
+ */
+#include "store.h"
+#include "batch.h"
+#include "compact.h"
+#include "util/lock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* When the budget is used up, a writer empties this many sparse blocks and
+ * tries again, at most this often.
+ */
+#define ROOM_BLOCKS 16u
+#define ROOM_TRIES 4u
+
+/* Coders: no more encoders than processors, since compressing is all they do;
+ * more decoders, so that a read seldom queues behind another.
+ */
+static int init_codec(struct ts_core *core, int level)
+{
+	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned n = n_cpus < 1 ? 1 : n_cpus > 64 ? 64 : (unsigned)n_cpus;
+
+	return ts_codec_init(&core->media.codec, level, n, 2 * n);
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static int init_core(struct ts_core *core, const struct ts_params *params)
+{
+	size_t root_bytes;
+	uint32_t n_blocks;
+	int err;
+
+	core->n_slots = params->size_bytes >> TS_SLOT_SHIFT;
+	root_bytes = round_up(ts_clusters_root_bytes(core->n_slots),
+			      TS_BLOCK_BYTES);
+	n_blocks = (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT);
+	ts_mutex_init(&core->compaction);
+	err = ts_shm_new(&core->shm,
+			 root_bytes + ((size_t)n_blocks << TS_BLOCK_SHIFT));
+	if (err)
+		return err;
+	err = ts_shm_touch(core->shm.base, root_bytes);
+	if (err)
+		return err;
+	err = ts_blocks_init(&core->media.blocks, core->shm.base + root_bytes,
+			     n_blocks,
+			     (uint32_t)(params->reserve_bytes >>
+					TS_BLOCK_SHIFT));
+	if (err)
+		return err;
+	ts_pool_init(&core->media.pool, &core->media.blocks);
+	err = ts_clusters_init(&core->clusters, &core->media.pool,
+			       core->shm.base, core->n_slots);
+	if (err)
+		return err;
+	return init_codec(core, params->level);
+}
+
+int ts_store_new(const struct ts_params *params, struct ts_store **ret_store)
+{
+	struct ts_store *store;
+	int err;
+
+	store = aligned_alloc(64, round_up(sizeof(*store), 64));
+	if (!store)
+		return -ENOMEM;
+	memset(store, 0, sizeof(*store));
+	ts_keeper_init(&store->keeper, &store->core);
+	err = init_core(&store->core, params);
+	if (err) {
+		ts_store_free(store);
+		return err;
+	}
+	*ret_store = store;
+	return 0;
+}
+
+int ts_store_start(struct ts_store *store)
+{
+	return ts_keeper_start(&store->keeper);
+}
+
+void ts_store_free(struct ts_store *store)
+{
+	if (!store)
+		return;
+	ts_keeper_fini(&store->keeper);
+	ts_codec_fini(&store->core.media.codec);
+	ts_clusters_fini(&store->core.clusters);
+	ts_pool_fini(&store->core.media.pool);
+	ts_blocks_fini(&store->core.media.blocks);
+	ts_shm_free(&store->core.shm);
+	pthread_mutex_destroy(&store->core.compaction);
+	free(store);
+}
+
+int ts_store_range(const struct ts_store *store, uint64_t len,
+		       uint64_t off)
+{
+	uint64_t size = store->core.n_slots << TS_SLOT_SHIFT;
+
+	return off > size || len > size - off ? -EINVAL : 0;
+}
+
+/* The slots from @slot on that share its cluster and fit in a batch. */
+static unsigned batch_len(uint64_t slot, uint64_t n)
+{
+	uint64_t in_cluster = TS_CLUSTER_SLOTS - slot % TS_CLUSTER_SLOTS;
+
+	if (n > in_cluster)
+		n = in_cluster;
+	return n > TS_BATCH_PAGES ? TS_BATCH_PAGES : (unsigned)n;
+}
+
+static void count_error(struct ts_core *core, int err)
+{
+	if (err == -ENOSPC)
+		ts_stats_add(&core->media.stats, TS_STAT_nospace, 1);
+	else if (err == -EIO)
+		ts_stats_add(&core->media.stats, TS_STAT_damaged, 1);
+}
+
+/* Read n slots of one cluster, n <= TS_BATCH_PAGES. @ret_seq, if not NULL, is
+ * the sequence number that a publication can be tied to.
+ */
+static int read_slots(struct ts_core *core, uint64_t slot, unsigned n,
+		      uint8_t *ret_data, uint64_t *ret_seq)
+{
+	struct ts_media *media = &core->media;
+	struct ts_coder *decoder = ts_coder_borrow(&media->codec.decoders);
+	unsigned first = slot % TS_CLUSTER_SLOTS;
+	ts_word word[TS_BATCH_PAGES];
+	struct ts_cluster cluster;
+	int err = 0;
+
+	ts_cluster_open(&core->clusters, slot / TS_CLUSTER_SLOTS, &cluster);
+	for (unsigned i = 0; i < n; i++) {
+		const struct ts_backend *backend;
+
+		word[i] = ts_cluster_read(&cluster, first + i);
+		backend = ts_backend_of[ts_word_kind(word[i])];
+		if (backend->copy)
+			backend->copy(media, word[i],
+				      decoder->scratch + i * 4096,
+				      ret_data + i * 4096);
+	}
+	if (ret_seq)
+		*ret_seq = cluster.stripe->seq;
+	ts_cluster_close(&cluster);
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct ts_backend *backend =
+			ts_backend_of[ts_word_kind(word[i])];
+
+		if (backend->restore(media, decoder, word[i], slot + i,
+				     decoder->scratch + i * 4096,
+				     ret_data + i * 4096)) {
+			err = -EIO;
+			count_error(core, err);
+		}
+	}
+	ts_coder_return(&media->codec.decoders, decoder);
+	return err;
+}
+
+/* After -ENOSPC: try to make room by compaction. */
+static bool make_room(struct ts_core *core, unsigned *tries)
+{
+	return (*tries)++ < ROOM_TRIES && ts_compact(core, ROOM_BLOCKS);
+}
+
+/* Write n slots of one cluster, n <= TS_BATCH_PAGES. @seq as for
+ * ts_batch_publish().
+ */
+static int write_slots(struct ts_core *core, uint64_t slot, unsigned n,
+		       const void *data, const uint64_t *seq)
+{
+	struct ts_batch batch;
+	unsigned tries = 0;
+	int err;
+
+	do {
+		ts_batch_init(&batch, slot, n, data);
+		err = ts_batch_prepare(core, &batch);
+		if (err)
+			continue;
+		err = ts_batch_publish(core, &batch, seq);
+		if (err)
+			ts_batch_abandon(core, &batch);
+	} while (err == -ENOSPC && make_room(core, &tries));
+	return err;
+}
+
+/* Change bytes [from, from + len) of one slot; @data NULL means zeroes. */
+static int change_slot(struct ts_core *core, uint64_t slot, unsigned from,
+		       unsigned len, const uint8_t *data)
+{
+	uint8_t page[TS_SLOT_BYTES];
+	uint64_t seq;
+	int err;
+
+	do {
+		err = read_slots(core, slot, 1, page, &seq);
+		if (err)
+			break;
+		if (data)
+			memcpy(page + from, data, len);
+		else
+			memset(page + from, 0, len);
+		err = write_slots(core, slot, 1, page, &seq);
+	} while (err == -EAGAIN);
+	return err;
+}
+
+static int read_part(struct ts_core *core, uint64_t slot, unsigned from,
+		     unsigned len, uint8_t *ret_data)
+{
+	uint8_t page[TS_SLOT_BYTES];
+	int err = read_slots(core, slot, 1, page, NULL);
+
+	if (!err)
+		memcpy(ret_data, page + from, len);
+	return err;
+}
+
+/* The part of a request that lies at @off: a piece of one slot, or a run of
+ * whole slots that makes a batch.
+ */
+struct piece {
+	uint64_t slot;
+	unsigned from, len; /* in bytes; the whole run if not partial */
+	unsigned n_slots;
+	bool partial;
+};
+
+static struct piece next_piece(uint64_t len, uint64_t off)
+{
+	struct piece p = {
+		.slot = off >> TS_SLOT_SHIFT,
+		.from = off % TS_SLOT_BYTES,
+		.n_slots = 1,
+	};
+
+	p.partial = p.from || len < TS_SLOT_BYTES;
+	if (p.partial) {
+		p.len = TS_SLOT_BYTES - p.from;
+		if (p.len > len)
+			p.len = (unsigned)len;
+	} else {
+		p.n_slots = batch_len(p.slot, len >> TS_SLOT_SHIFT);
+		p.len = p.n_slots << TS_SLOT_SHIFT;
+	}
+	return p;
+}
+
+int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
+		  uint64_t off)
+{
+	struct ts_core *core = &store->core;
+	uint8_t *data = buf;
+	int err = ts_store_range(store, len, off);
+
+	while (len && !err) {
+		struct piece p = next_piece(len, off);
+
+		if (p.partial)
+			err = read_part(core, p.slot, p.from, p.len, data);
+		else
+			err = read_slots(core, p.slot, p.n_slots, data, NULL);
+		ts_stats_add(&core->media.stats, TS_STAT_read_pages,
+			     p.n_slots);
+		data += p.len;
+		off += p.len;
+		len -= p.len;
+	}
+	return err;
+}
+
+int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
+		   uint64_t off)
+{
+	struct ts_core *core = &store->core;
+	const uint8_t *data = buf;
+	int err = ts_store_range(store, len, off);
+
+	while (len && !err) {
+		struct piece p = next_piece(len, off);
+
+		if (p.partial)
+			err = change_slot(core, p.slot, p.from, p.len, data);
+		else
+			err = write_slots(core, p.slot, p.n_slots, data, NULL);
+		if (!err)
+			ts_stats_add(&core->media.stats, TS_STAT_written_pages,
+				     p.n_slots);
+		data += p.len;
+		off += p.len;
+		len -= p.len;
+	}
+	count_error(core, err);
+	return err;
+}
+
+/* Drop slots [slot, end), cluster by cluster; clusters that are not there
+ * cost next to nothing.
+ */
+static void discard_slots(struct ts_core *core, uint64_t slot, uint64_t end)
+{
+	uint64_t last = (end + TS_CLUSTER_SLOTS - 1) / TS_CLUSTER_SLOTS;
+	uint64_t nr = slot / TS_CLUSTER_SLOTS;
+
+	if (slot >= end)
+		return;
+	while ((nr = ts_cluster_next(&core->clusters, nr, last)) < last) {
+		uint64_t base = nr * TS_CLUSTER_SLOTS;
+		uint64_t from = slot > base ? slot : base;
+		uint64_t to = base + TS_CLUSTER_SLOTS;
+
+		if (to > end)
+			to = end;
+		ts_batch_discard(core, nr, (unsigned)(from - base),
+				 (unsigned)(to - from));
+		nr++;
+	}
+}
+
+int ts_store_discard(struct ts_store *store, uint64_t len, uint64_t off)
+{
+	int err = ts_store_range(store, len, off);
+
+	if (!err)
+		discard_slots(&store->core,
+			      (off + TS_SLOT_BYTES - 1) >> TS_SLOT_SHIFT,
+			      (off + len) >> TS_SLOT_SHIFT);
+	return err;
+}
+
+int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
+{
+	struct ts_core *core = &store->core;
+	int err = ts_store_range(store, len, off);
+
+	while (len && !err) {
+		struct piece p = next_piece(len, off);
+
+		if (p.partial) {
+			err = change_slot(core, p.slot, p.from, p.len, NULL);
+			off += p.len;
+			len -= p.len;
+		} else {
+			uint64_t n = len >> TS_SLOT_SHIFT;
+
+			discard_slots(core, p.slot, p.slot + n);
+			off += n << TS_SLOT_SHIFT;
+			len -= n << TS_SLOT_SHIFT;
+		}
+	}
+	count_error(core, err);
+	return err;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store.h - the store behind thinswap.h */
+#ifndef TS_STORE_H
+#define TS_STORE_H
+
+#include "core.h"
+#include "keeper.h"
+#include "thinswap.h"
+
+struct ts_store {
+	struct ts_core core;
+	struct ts_keeper keeper;
+};
+
+/* 0, or -EINVAL if the range is not inside the device. */
+int ts_store_range(const struct ts_store *store, uint64_t len_bytes,
+		   uint64_t off_bytes);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* thinswap_plugin.c - the nbdkit plugin: an NBD request becomes a store call
+ *
+ * One store serves all connections. It is made in get_ready, before nbdkit
+ * forks into the background; threads and locks come in after_fork, because
+ * neither crosses a fork.
+ */
+#include "config.h"
+#include "thinswap.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NBDKIT_API_VERSION 2
+#include <nbdkit-plugin.h>
+
+#define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+
+/* The largest request that the NBD protocol's peers expect to work. */
+#define MAX_REQUEST_BYTES (32u << 20)
+
+static struct ts_params params;
+static struct ts_store *store;
+
+static int result(int err)
+{
+	if (!err)
+		return 0;
+	nbdkit_set_error(-err);
+	return -1;
+}
+
+static void plugin_load(void)
+{
+	ts_params_init(&params);
+}
+
+static void plugin_unload(void)
+{
+	ts_store_free(store);
+}
+
+static void plugin_dump(void)
+{
+	struct ts_params defaults;
+	char err[256];
+
+	ts_params_init(&defaults);
+	defaults.size_bytes = TS_SLOT_BYTES;
+	if (ts_params_finish(&defaults, err, sizeof(err)))
+		return;
+	printf("thinswap_version=%s\n", TS_VERSION);
+	printf("thinswap_default_ram=%llu\n",
+	       (unsigned long long)defaults.ram_bytes);
+	printf("thinswap_default_level=%d\n", defaults.level);
+}
+
+static int plugin_config(const char *key, const char *value)
+{
+	char err[512];
+
+	if (!ts_params_set(&params, key, value, err, sizeof(err)))
+		return 0;
+	nbdkit_error("%s", err);
+	return -1;
+}
+
+static int plugin_config_complete(void)
+{
+	char err[512];
+
+	if (!ts_params_finish(&params, err, sizeof(err)))
+		return 0;
+	nbdkit_error("%s", err);
+	return -1;
+}
+
+static int plugin_get_ready(void)
+{
+	int err = ts_store_new(&params, &store);
+
+	if (!err)
+		return 0;
+	nbdkit_error("cannot set up %llu bytes of memory: %s",
+		     (unsigned long long)params.ram_bytes, strerror(-err));
+	return -1;
+}
+
+static int plugin_after_fork(void)
+{
+	int err = ts_store_start(store);
+
+	if (!err)
+		return 0;
+	nbdkit_error("cannot touch the first %llu bytes of memory: %s",
+		     (unsigned long long)params.reserve_bytes, strerror(-err));
+	return -1;
+}
+
+static void *plugin_open(int readonly)
+{
+	return NBDKIT_HANDLE_NOT_NEEDED;
+}
+
+static int64_t plugin_get_size(void *handle)
+{
+	return (int64_t)params.size_bytes;
+}
+
+static int plugin_block_size(void *handle, uint32_t *minimum,
+			     uint32_t *preferred, uint32_t *maximum)
+{
+	*minimum = 1;
+	*preferred = TS_SLOT_BYTES;
+	*maximum = MAX_REQUEST_BYTES;
+	return 0;
+}
+
+static int yes(void *handle)
+{
+	return 1;
+}
+
+static int no(void *handle)
+{
+	return 0;
+}
+
+/* Flush and FUA are free: memory has no durability to lose. */
+static int plugin_can_fua(void *handle)
+{
+	return NBDKIT_FUA_NATIVE;
+}
+
+static int plugin_can_cache(void *handle)
+{
+	return NBDKIT_CACHE_NATIVE;
+}
+
+static int plugin_pread(void *handle, void *buf, uint32_t count,
+			uint64_t offset, uint32_t flags)
+{
+	return result(ts_store_read(store, buf, count, offset));
+}
+
+static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
+			 uint64_t offset, uint32_t flags)
+{
+	return result(ts_store_write(store, buf, count, offset));
+}
+
+static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
+		       uint32_t flags)
+{
+	return result(ts_store_discard(store, count, offset));
+}
+
+static int plugin_zero(void *handle, uint32_t count, uint64_t offset,
+		       uint32_t flags)
+{
+	return result(ts_store_zero(store, count, offset));
+}
+
+static int plugin_flush(void *handle, uint32_t flags)
+{
+	return 0;
+}
+
+static int plugin_cache(void *handle, uint32_t count, uint64_t offset,
+			uint32_t flags)
+{
+	return 0;
+}
+
+static int add_extent(void *opaque, uint64_t off, uint64_t len,
+		      enum ts_extent type)
+{
+	static const uint32_t nbd_type[] = {
+		[TS_EXTENT_DATA] = 0,
+		[TS_EXTENT_ZERO] = NBDKIT_EXTENT_ZERO,
+		[TS_EXTENT_HOLE] = NBDKIT_EXTENT_ZERO | NBDKIT_EXTENT_HOLE,
+	};
+
+	return nbdkit_add_extent(opaque, off, len, nbd_type[type]);
+}
+
+static int plugin_extents(void *handle, uint32_t count, uint64_t offset,
+			  uint32_t flags, struct nbdkit_extents *extents)
+{
+	return ts_store_extents(store, count, offset, add_extent, extents) ?
+		       -1 :
+		       0;
+}
+
+static struct nbdkit_plugin plugin = {
+	.name = "thinswap",
+	.longname = "thinswap compressed swap",
+	.version = TS_VERSION,
+	.description = "a thin device of compressed pages, made for swap",
+	.config_help =
+		"size=<SIZE>   (required) virtual size of the device\n"
+		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
+		"level=<N>     zstd level, -7 to 19 (default: 1)",
+	.load = plugin_load,
+	.unload = plugin_unload,
+	.dump_plugin = plugin_dump,
+	.config = plugin_config,
+	.config_complete = plugin_config_complete,
+	.get_ready = plugin_get_ready,
+	.after_fork = plugin_after_fork,
+	.open = plugin_open,
+	.get_size = plugin_get_size,
+	.block_size = plugin_block_size,
+	.can_write = yes,
+	.can_flush = yes,
+	.can_trim = yes,
+	.can_zero = yes,
+	.can_fast_zero = yes,
+	.can_extents = yes,
+	.can_fua = plugin_can_fua,
+	.can_cache = plugin_can_cache,
+	.can_multi_conn = yes,
+	.is_rotational = no,
+	.pread = plugin_pread,
+	.pwrite = plugin_pwrite,
+	.trim = plugin_trim,
+	.zero = plugin_zero,
+	.flush = plugin_flush,
+	.cache = plugin_cache,
+	.extents = plugin_extents,
+	.errno_is_preserved = 1,
+};
+
+NBDKIT_REGISTER_PLUGIN(plugin)
