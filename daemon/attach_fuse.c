@@ -34,6 +34,7 @@
 #define WARM_THREADS 16
 #define WARM_BYTES (1u << 20)
 #define WARM_ROUNDS 20
+#define WARM_STACK_BYTES (128u << 10)
 
 static int fuse_usable(const struct ts_config *config, struct ts_error *error)
 {
@@ -150,15 +151,19 @@ static int warm_round(int fd, size_t bytes, struct ts_error *error)
 	struct warmer warmers[WARM_THREADS];
 	pthread_t threads[WARM_THREADS];
 	unsigned started = 0;
+	pthread_attr_t attr;
 	int err = 0;
 
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, WARM_STACK_BYTES);
 	while (started < WARM_THREADS && err == 0) {
 		warmers[started] = (struct warmer){ .fd = fd, .bytes = bytes };
-		err = -pthread_create(&threads[started], NULL, warm_thread,
+		err = -pthread_create(&threads[started], &attr, warm_thread,
 				      &warmers[started]);
 		if (err == 0)
 			started++;
 	}
+	pthread_attr_destroy(&attr);
 	while (started--) {
 		pthread_join(threads[started], NULL);
 		if (warmers[started].err < 0)
