@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -34,6 +35,7 @@
 #define WARM_THREADS 16
 #define WARM_BYTES (1u << 20)
 #define WARM_ROUNDS 20
+#define WARM_READS 4
 #define WARM_STACK_BYTES (128u << 10)
 
 static int fuse_usable(const struct ts_config *config, struct ts_error *error)
@@ -42,7 +44,7 @@ static int fuse_usable(const struct ts_config *config, struct ts_error *error)
 	const char *loop[] = { config->tuning.modprobe, "loop", NULL };
 	struct ts_error told;
 
-	if (geteuid() != 0)
+	if (!ts_harden_has_capability(CAP_SYS_ADMIN))
 		return ts_fail(error, -EPERM, "a loop device and its mount "
 			       "need root (CAP_SYS_ADMIN)");
 	if (access("/dev/fuse", F_OK) < 0)
@@ -136,11 +138,11 @@ static void *warm_thread(void *opaque)
 		warmer->err = -ENOMEM;
 		return NULL;
 	}
-	for (size_t i = 0; i < warmer->bytes / sizeof(*buf); i++)
-		buf[i] = i * (i & 1 ? 0x9e3779b97f4a7c15ull : 1);
-	for (int i = 0; i < 4 && warmer->err == 0; i++)
-		if (pwrite(warmer->fd, buf, warmer->bytes, 0) < 0 ||
-		    pread(warmer->fd, buf, warmer->bytes, 0) < 0)
+	ts_nbd_warm_pattern(buf, warmer->bytes);
+	if (pwrite(warmer->fd, buf, warmer->bytes, 0) < 0)
+		warmer->err = -errno;
+	for (int i = 0; i < WARM_READS && warmer->err == 0; i++)
+		if (pread(warmer->fd, buf, warmer->bytes, 0) < 0)
 			warmer->err = -errno;
 	free(buf);
 	return NULL;
