@@ -33,6 +33,7 @@
 
 RIG_BASE=${RIG_BASE:-/run/thinswap-rig}
 RIG_DIR=
+RIG_SCRATCH=
 RIG_DEV=
 RIG_ROUTE=
 RIG_CGROUP=
@@ -113,6 +114,14 @@ rig_begin() {
 	mkdir "$RIG_DIR/mnt" "$RIG_DIR/pids"
 }
 
+# Make RIG_SCRATCH, a directory on disk for large files, gone with the rig.
+rig_scratch() {
+	RIG_SCRATCH=$(rig_scratch_path "$RIG_DIR")
+	mkdir "$RIG_SCRATCH"
+}
+
+rig_scratch_path() { echo "/var/tmp/thinswap-rig-${1##*/}"; }
+
 # Run a command at exit, after the rig is gone.
 rig_at_exit() { RIG_AT_EXIT+=("$*"); }
 
@@ -120,6 +129,8 @@ rig_on_exit() {
 	local status=$? cmd
 	trap '' INT TERM HUP PIPE
 	trap - EXIT
+	# What is killed now is no news.
+	disown -a
 	rig_end || status=1
 	for cmd in "${RIG_AT_EXIT[@]}"; do
 		eval "$cmd" || status=1
@@ -172,7 +183,7 @@ rig_undo() {
 	rig_unmount "$dir" || return 1
 	[[ ! -e $dir/page-cluster ]] ||
 		cat "$dir/page-cluster" >/proc/sys/vm/page-cluster
-	rm -rf --one-file-system "$dir"
+	rm -rf --one-file-system "$(rig_scratch_path "$dir")" "$dir"
 }
 
 # --- servers --------------------------------------------------------------
