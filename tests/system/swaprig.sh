@@ -465,6 +465,20 @@ rig_cgroup() {
 	RIG_CGROUP=$(rig_cgroup_path "$RIG_DIR")
 	mkdir "$RIG_CGROUP"
 	rig_cgroup_limit "$1"
+	rig_keep_statistics_fresh
+}
+
+# Reclaim decides by the cgroup's statistics whether to look at the active
+# list, and they may be seconds old (kernel 6.18, on a busy machine: half of
+# the memory had just become active, no page was looked at sixteen times in a
+# row, and a process was killed for want of memory with all of the swap free;
+# seen in the vmscan tracepoints). Reading memory.stat brings them up to date.
+rig_keep_statistics_fresh() {
+	# shellcheck disable=SC2016
+	rig_spawn statistics bash -c '
+		while mapfile -t <"$1/memory.stat"; do
+			sleep 0.1
+		done' statistics "$RIG_CGROUP"
 }
 
 # rig_cgroup_limit BYTES
