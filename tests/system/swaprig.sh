@@ -513,6 +513,12 @@ rig_cgroup_swapped() {
 	fi
 }
 
+# How many processes of the cgroup the kernel has killed for want of memory.
+rig_cgroup_oom_kills() {
+	awk '$1 == "oom_kill" { print $2 }' \
+		"$RIG_CGROUP"/memory.{oom_control,events} 2>/dev/null || true
+}
+
 rig_cgroup_kill() {
 	local cg=$1 i pid
 	for ((i = 0; i < 500; i++)); do

@@ -36,10 +36,10 @@ start() {
 	setsid env --default-signal=INT,HUP "$quickstart" --seconds 4 \
 		</dev/null >"$log" 2>&1 &
 	pid=$!
-	for ((i = 0; i < 6000; i++)); do
+	for ((i = 0; i < 12000; i++)); do
 		grep -q -- "$mark" "$log" && break
 		[[ -d /proc/$pid ]] || break
-		sleep 0.02
+		sleep 0.05
 	done
 	grep -q -- "$mark" "$log" || {
 		status=0

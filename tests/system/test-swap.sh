@@ -85,6 +85,7 @@ echo "1. three times the cgroup"
 status=0
 run_pager --size "$size" --touches 20000 || status=$?
 cat "$RIG_DIR/pager.json"
+check "no process was killed" $(($(rig_cgroup_oom_kills) == 0))
 check "the pager found no wrong page" $((status == 0))
 wrong=$(json_number "$RIG_DIR/pager.json" wrong_pages)
 faults=$(json_number "$RIG_DIR/pager.json" fault_us count)
