@@ -6,6 +6,7 @@
 #   start_heartbeat
 #   must ts-pager ...
 #   swap_off; detach
+# Paths of swapon and its like are written out: busybox would take its own.
 # Everything printed goes to the console; result, note and fail go to the
 # runner as lines of JSON. /settings holds what --set gave.
 set -eu
@@ -88,9 +89,18 @@ wait_for_socket() {
 	SERVER_PID=$(cat /run/server.pid)
 }
 
-# serve_peer ARG...: nbdkit as its users run it, in the background by itself
+# serve_peer ARG...: nbdkit as its users run it, in the background by itself,
+# and not warmed up
 serve_peer() {
+	WARM_ROUNDS=0
 	nbdkit --swap -U $SOCKET -P /run/server.pid "$@"
+	wait_for_socket
+}
+
+# serve_plain ARG...: nbdkit with nothing locked, for tests of the harness
+serve_plain() {
+	WARM_ROUNDS=0
+	harden -o nbdkit -f -U $SOCKET -P /run/server.pid "$@" &
 	wait_for_socket
 }
 
@@ -115,7 +125,7 @@ serve_thinswap() {
 
 # attach [OPTION...]: hand the server's socket to the kernel
 attach() {
-	must nbd-attach "$@" $SOCKET $INDEX
+	must nbd-attach -w "${WARM_ROUNDS:-20}" "$@" $SOCKET $INDEX
 	tries=0
 	until [ -e /sys/block/nbd$INDEX/pid ]; do
 		tries=$((tries + 1))
@@ -145,13 +155,13 @@ stop_server() {
 }
 
 swap_on() {
-	must mkswap "$DEVICE"
-	must swapon -d -p 100 "$DEVICE"
+	must /usr/sbin/mkswap "$DEVICE"
+	must /usr/sbin/swapon -d -p 100 "$DEVICE"
 }
 
 swap_off() {
 	start=$(cut -d. -f1 /proc/uptime)
-	must swapoff "$DEVICE"
+	must /usr/sbin/swapoff "$DEVICE"
 	note swapoff_s $(($(cut -d. -f1 /proc/uptime) - start))
 }
 
