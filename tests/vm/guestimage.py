@@ -25,7 +25,7 @@ BASE_MODULES = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4", "nbd"]
 COLD_BYTES = 4 << 20
 PAGES_BYTES = 64 << 20   # as much of the page file as goes along
 # What init and lib.sh use, beside busybox.
-BASE_PROGRAMS = ["mkswap", "swapon", "swapoff", "nbdkit"]
+BASE_PROGRAMS = ["mkswap", "swapon", "swapoff", "chrt", "nbdkit"]
 # Peers and fault injection: a plugin or filter is a file, not a program.
 NBDKIT_PARTS = ["plugins/nbdkit-memory-plugin.so",
                 "plugins/nbdkit-null-plugin.so",
@@ -207,6 +207,8 @@ def small_guest(work, build, scenario, settings, pages=None):
     os.symlink("busybox", os.path.join(stage.path, "bin/sh"))
     for name in BASE_PROGRAMS + scenario.programs:
         stage.add(find_program(name))
+    for source, target in scenario.files.items():
+        stage.add(source, target)
     for name in NBDKIT_PARTS:
         stage.add(f"{nbdkit_dir()}/{name}")
     add_product(stage, build)

@@ -29,7 +29,8 @@
 
 #define MAX_CONNECTIONS 16
 #define WARM_PARALLEL 64
-#define WARM_BYTES (1u << 20)
+/* Twice what the kernel sends at most (queue/max_sectors_kb is 128). */
+#define WARM_BYTES (256u << 10)
 
 struct options {
 	unsigned connections;
@@ -85,6 +86,19 @@ static void warm_round(struct nbd_handle *nbd, char *buf, uint64_t size_bytes)
 	}
 }
 
+/* Content that neither repeats nor stays incompressible, so that the server
+ * goes through its compressor, and its stacks get as deep as they will.
+ */
+static void fill(char *buf, size_t bytes)
+{
+	uint32_t random = 1;
+
+	for (size_t i = 0; i < bytes; i++) {
+		random = random * 1664525 + 1013904223;
+		buf[i] = "swap"[random >> 30];
+	}
+}
+
 static void warm_up(struct nbd_handle *nbd, unsigned rounds)
 {
 	int64_t size = nbd_get_size(nbd);
@@ -93,9 +107,10 @@ static void warm_up(struct nbd_handle *nbd, unsigned rounds)
 
 	if (!rounds || size < (int64_t)WARM_BYTES)
 		return;
-	buf = calloc(WARM_PARALLEL, WARM_BYTES);
+	buf = malloc(used);
 	if (!buf)
 		die("warm-up", strerror(errno));
+	fill(buf, used);
 	for (unsigned i = 0; i < rounds; i++)
 		warm_round(nbd, buf, size);
 	free(buf);

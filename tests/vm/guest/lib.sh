@@ -13,6 +13,9 @@ set -eu
 . /settings
 
 PORT=/dev/ttyS1
+for sysctl in ${SYSCTL-}; do
+	echo "${sysctl#*=}" >"/proc/sys/${sysctl%%=*}"
+done
 SOCKET=/run/server.sock
 INDEX=0
 DEVICE=/dev/nbd$INDEX
@@ -117,7 +120,7 @@ serve_thinswap() {
 		ulimit -s 256
 		export MALLOC_ARENA_MAX=1
 		# shellcheck disable=SC2086 # options, one a word
-		exec harden $PROTECT nbdkit -f -U $SOCKET -P /run/server.pid \
+		exec harden $PROTECT ${WRAP-} nbdkit -f -U $SOCKET -P /run/server.pid \
 			$plugin "size=$size" "ram=$ram" "$@"
 	) &
 	wait_for_socket
@@ -131,6 +134,18 @@ attach() {
 		tries=$((tries + 1))
 		[ $tries -lt 50 ] || fail "the kernel has not taken nbd$INDEX"
 		sleep 0.1
+	done
+	[ -z "${RT-}" ] || serve_in_real_time
+	[ -z "${NR_REQUESTS-}" ] ||
+		echo "$NR_REQUESTS" >/sys/block/nbd$INDEX/queue/nr_requests
+}
+
+# Put the threads that serve in the lowest real-time class, not the keeper:
+# it allocates, and while it waits for memory in that class nobody else runs.
+serve_in_real_time() {
+	for task in /proc/"$SERVER_PID"/task/*; do
+		[ "$(cat "$task/comm")" = ts-keeper ] ||
+			must chrt -r -p 1 "${task##*/}"
 	done
 }
 
@@ -174,11 +189,11 @@ note_server() {
 		server_threads "$(value Threads "$status")"
 }
 
-# serve SIZE: what SERVER asks for (thinswap, or a peer), with a quarter of
+# serve SIZE: what SERVER asks for (thinswap, or a peer), with half of
 # the guest's memory as thinswap's budget
 serve() {
 	case ${SERVER:-thinswap} in
-	thinswap) serve_thinswap "$1" "${RAM:-$(($(mem_mib) / 4))M}" ;;
+	thinswap) serve_thinswap "$1" "${RAM:-$(($(mem_mib) / 2))M}" ;;
 	peer) serve_peer memory "$1" allocator=zstd ;;
 	peer-sparse) serve_peer memory "$1" ;;
 	*) fail "SERVER is ${SERVER}" ;;
