@@ -279,7 +279,7 @@ static bool run_round(struct ts_spiller *spiller, uint64_t ticket)
 		if (!more)
 			moved += finish(spiller);
 		if (moved) {
-			ts_compact(core, COMPACT_BLOCKS);
+			ts_compact(core, TS_SLACK_NONE, COMPACT_BLOCKS);
 			serve(spiller, ticket, true);
 			room = true;
 		}

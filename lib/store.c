@@ -219,12 +219,13 @@ static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
 	return err;
 }
 
-/* After -ENOSPC: make room, by compaction or by spilling. */
+/* After -ENOSPC: make room, by giving up leaves, compaction or spilling. */
 static bool make_room(struct ts_store *store, unsigned *tries)
 {
 	if ((*tries)++ >= ROOM_TRIES)
 		return false;
-	if (ts_compact(&store->core, ROOM_BLOCKS))
+	if (ts_clusters_reclaim(&store->core.clusters) ||
+	    ts_compact(&store->core, TS_SLACK_NONE, ROOM_BLOCKS))
 		return true;
 	return store->core.media.spill &&
 	       ts_spiller_make_room(&store->spiller);
