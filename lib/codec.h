@@ -11,6 +11,7 @@
 #ifndef TS_CODEC_H
 #define TS_CODEC_H
 
+#include "dict.h"
 #include "util/lend.h"
 #include "word.h"
 
@@ -31,10 +32,15 @@ struct ts_coder {
 	void *zstd_memory;
 	void *zstd; /* ZSTD_CCtx or ZSTD_DCtx, inside the memory */
 	uint8_t *scratch;
+	struct ts_dicts *dicts;
+	uint32_t added;         /* an encoder's: dictionary it has, see dict.h */
+	enum ts_codec_id codec; /* an encoder's: what it makes */
 };
 
 struct ts_codec {
 	struct ts_lend encoders, decoders; /* of struct ts_coder */
+	unsigned n_encoders, n_decoders;
+	struct ts_dicts dicts;
 	bool made;
 };
 
@@ -45,7 +51,15 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 		  unsigned n_decoders);
 void ts_codec_fini(struct ts_codec *codec);
 
-/* Compress a page. Returns the length, 1..@max_bytes, or 0 when it would be
+/* Borrow an encoder that has the current dictionary. */
+struct ts_coder *ts_codec_encoder(struct ts_codec *codec);
+
+/* Give up the generations that no page uses any more. Waits until every coder
+ * has been returned, so call it from a thread that has none, rarely.
+ */
+void ts_codec_retire(struct ts_codec *codec);
+
+/* Compress a page; the codec is @encoder->codec. Returns the length, 1..@max_bytes, or 0 when it would be
  * longer than that.
  */
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,

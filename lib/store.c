@@ -107,7 +107,13 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 		snprintf(err, err_bytes, "cannot set up %llu bytes of memory: %s",
 			 (unsigned long long)params->ram_bytes,
 			 strerror(-error));
-	else if (params->spill_path)
+	if (!error && params->trainer) {
+		ts_train_init(&store->train, params->trainer,
+			      &store->core.media.codec,
+			      &store->core.media.stats);
+		store->core.media.train = &store->train;
+	}
+	if (!error && params->spill_path)
 		error = init_spill(store, params, err, err_bytes);
 	if (error)
 		ts_store_free(store);
@@ -133,6 +139,7 @@ void ts_store_free(struct ts_store *store)
 		return;
 	ts_spiller_fini(&store->spiller);
 	ts_keeper_fini(&store->keeper);
+	ts_train_fini(&store->train);
 	ts_spill_free(store->core.media.spill);
 	ts_codec_fini(&store->core.media.codec);
 	ts_clusters_fini(&store->core.clusters);
