@@ -66,6 +66,12 @@ static uint32_t untouched(const struct ts_blocks *blocks)
 	return resident < blocks->budget ? blocks->budget - resident : 0;
 }
 
+/* Is there nothing to wait for? */
+static bool used_up(const struct ts_blocks *blocks)
+{
+	return !untouched(blocks) && !blocks->n_coming;
+}
+
 static uint32_t pop(struct ts_blocks *blocks, uint32_t *head)
 {
 	uint32_t block = *head;
@@ -90,7 +96,7 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block)
 		blocks->n_taken++;
 		*ret_block = pop(blocks, &blocks->touched_head);
 	} else {
-		err = untouched(blocks) ? -ENOBUFS : -ENOSPC;
+		err = used_up(blocks) ? -ENOSPC : -ENOBUFS;
 	}
 	if (blocks->n_touched == blocks->reserve / 2)
 		pthread_cond_signal(&blocks->wake_keeper);
@@ -121,7 +127,7 @@ int ts_blocks_wait(struct ts_blocks *blocks)
 	ts_lock(&blocks->lock);
 	while (!blocks->n_touched && !err) {
 		pthread_cond_signal(&blocks->wake_keeper);
-		if (!untouched(blocks) ||
+		if (used_up(blocks) ||
 		    ts_cond_wait_until(&blocks->refilled, &blocks->lock,
 				       deadline))
 			err = -ENOSPC;
@@ -147,6 +153,7 @@ static bool begin_touch(struct ts_blocks *blocks, uint32_t *ret_block)
 		else
 			*ret_block = blocks->fresh++;
 		blocks->n_taken++;
+		blocks->n_coming++;
 		found = true;
 	}
 	ts_unlock(&blocks->lock);
@@ -164,6 +171,7 @@ unsigned ts_blocks_refill(struct ts_blocks *blocks, unsigned max)
 
 		memset(&blocks->meta[block], 0, sizeof(*blocks->meta));
 		ts_lock(&blocks->lock);
+		blocks->n_coming--;
 		if (err) {
 			push(blocks, &blocks->cold_head, block);
 			blocks->n_taken--;

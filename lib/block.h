@@ -58,7 +58,8 @@ struct ts_blocks {
 	uint32_t cold_head;    /* free, given back before */
 	uint32_t fresh;        /* blocks from here on were never used */
 	uint32_t n_touched;    /* free and touched */
-	uint32_t n_taken;      /* handed out */
+	uint32_t n_taken;      /* handed out, or on the way between states */
+	uint32_t n_coming;     /* of these, being touched */
 };
 
 /* Metadata for n blocks at @base. Returns 0 or -ENOMEM. */
