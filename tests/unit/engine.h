@@ -21,6 +21,14 @@
 #define TEST_SLOTS (64u * TS_CLUSTER_SLOTS)
 #define TEST_RAM (8 * MIB)
 
+/* May a test end in abort()? Not without a process of its own. */
+static inline bool can_crash(void)
+{
+	const char *fork = getenv("CK_FORK");
+
+	return !fork || strcmp(fork, "no");
+}
+
 /* Touch n blocks. */
 static inline void engine_touch(struct ts_store *store, unsigned n)
 {
