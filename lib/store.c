@@ -128,12 +128,10 @@ static unsigned batch_len(uint64_t slot, uint64_t n)
 	return n > TS_BATCH_PAGES ? TS_BATCH_PAGES : (unsigned)n;
 }
 
-static void count_error(struct ts_core *core, int err)
+static void count_refusal(struct ts_core *core, int err)
 {
 	if (err == -ENOSPC)
 		ts_stats_add(&core->media.stats, TS_STAT_nospace, 1);
-	else if (err == -EIO)
-		ts_stats_add(&core->media.stats, TS_STAT_damaged, 1);
 }
 
 /* Read n slots of one cluster, n <= TS_BATCH_PAGES. @ret_seq, if not NULL, is
@@ -172,7 +170,7 @@ static int read_slots(struct ts_core *core, uint64_t slot, unsigned n,
 				     decoder->scratch + i * 4096,
 				     ret_data + i * 4096)) {
 			err = -EIO;
-			count_error(core, err);
+			ts_stats_add(&media->stats, TS_STAT_damaged, 1);
 		}
 	}
 	ts_coder_return(&media->codec.decoders, decoder);
@@ -207,7 +205,14 @@ static int write_slots(struct ts_core *core, uint64_t slot, unsigned n,
 	return err;
 }
 
-/* Change bytes [from, from + len) of one slot; @data NULL means zeroes. */
+static bool is_zero(const uint8_t *p, unsigned len)
+{
+	return !p[0] && !memcmp(p, p + 1, len - 1);
+}
+
+/* Change bytes [from, from + len) of one slot; @data NULL means zeroes, and
+ * what is zero already is left alone, for it may be a hole.
+ */
 static int change_slot(struct ts_core *core, uint64_t slot, unsigned from,
 		       unsigned len, const uint8_t *data)
 {
@@ -221,6 +226,8 @@ static int change_slot(struct ts_core *core, uint64_t slot, unsigned from,
 			break;
 		if (data)
 			memcpy(page + from, data, len);
+		else if (is_zero(page + from, len))
+			break;
 		else
 			memset(page + from, 0, len);
 		err = write_slots(core, slot, 1, page, &seq);
@@ -313,7 +320,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		off += p.len;
 		len -= p.len;
 	}
-	count_error(core, err);
+	count_refusal(core, err);
 	return err;
 }
 
@@ -371,6 +378,6 @@ int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 			len -= n << TS_SLOT_SHIFT;
 		}
 	}
-	count_error(core, err);
+	count_refusal(core, err);
 	return err;
 }
