@@ -22,8 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_NS 5000000000u
-
 _Static_assert(sizeof(struct ts_block) <= 168, "0.25 % of a block");
 
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
@@ -121,7 +119,7 @@ void ts_block_give(struct ts_blocks *blocks, uint32_t block)
 
 int ts_blocks_wait(struct ts_blocks *blocks)
 {
-	uint64_t deadline = ts_now_ns() + WAIT_NS;
+	uint64_t deadline = ts_now_ns() + TS_BLOCKS_WAIT_NS;
 	int err = 0;
 
 	ts_lock(&blocks->lock);

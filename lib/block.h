@@ -82,10 +82,11 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block);
 /* Give an empty block back. */
 void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 
-/* After -ENOBUFS: wait, at most five seconds, until the keeper has refilled
+/* After -ENOBUFS: wait, at most TS_BLOCKS_WAIT_NS, until the keeper has refilled
  * the reserve. The caller holds no lock that the keeper takes. Returns 0 (try
  * again) or -ENOSPC (the budget is used up, or the system has no memory).
  */
+#define TS_BLOCKS_WAIT_NS 5000000000ull
 int ts_blocks_wait(struct ts_blocks *blocks);
 
 /* For the keeper, under the lock: half of the reserve is gone, and there is
