@@ -6,6 +6,7 @@
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"
+#include "shm.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -52,6 +53,7 @@ static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
 
 	if (!coder)
 		return NULL;
+	coder->zstd_bytes = bytes;
 	coder->scratch = touched_memory(TS_BATCH_PAGES * PAGE_BYTES);
 	coder->zstd_memory = touched_memory(bytes);
 	if (coder->zstd_memory && params) {
@@ -123,6 +125,20 @@ void ts_codec_fini(struct ts_codec *codec)
 {
 	fini_coders(&codec->encoders);
 	fini_coders(&codec->decoders);
+}
+
+static void touch_coders(struct ts_coders *coders)
+{
+	for (struct ts_coder *c = coders->free; c; c = c->next) {
+		ts_shm_touch(c->scratch, TS_BATCH_PAGES * PAGE_BYTES);
+		ts_shm_touch(c->zstd_memory, c->zstd_bytes);
+	}
+}
+
+void ts_codec_touch(struct ts_codec *codec)
+{
+	touch_coders(&codec->encoders);
+	touch_coders(&codec->decoders);
 }
 
 struct ts_coder *ts_coder_borrow(struct ts_coders *coders)

@@ -31,6 +31,7 @@ struct ts_coder {
 	void *zstd_memory;
 	void *zstd; /* ZSTD_CCtx or ZSTD_DCtx, inside the memory */
 	uint8_t *scratch;
+	size_t zstd_bytes;
 };
 
 /* A stack of coders to borrow from: the one last used is still in the cache. */
@@ -51,6 +52,9 @@ struct ts_codec {
 int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 		  unsigned n_decoders);
 void ts_codec_fini(struct ts_codec *codec);
+
+/* Touch the memory of all coders, none of which is in use. */
+void ts_codec_touch(struct ts_codec *codec);
 
 struct ts_coder *ts_coder_borrow(struct ts_coders *coders);
 void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder);

@@ -91,8 +91,23 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store)
 	return 0;
 }
 
+/* After a fork, memory that was touched before it has to be copied, or mapped
+ * anew, at its next use. That is done here, not in the request path.
+ */
+static void touch_again(struct ts_store *store)
+{
+	struct ts_core *core = &store->core;
+
+	ts_shm_touch(store, sizeof(*store));
+	ts_shm_touch(core->shm.base, ts_clusters_root_bytes(core->n_slots));
+	ts_shm_touch(core->clusters.stripes,
+		     TS_STRIPES * sizeof(*core->clusters.stripes));
+	ts_codec_touch(&core->media.codec);
+}
+
 int ts_store_start(struct ts_store *store)
 {
+	touch_again(store);
 	return ts_keeper_start(&store->keeper);
 }
 
