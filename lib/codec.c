@@ -3,6 +3,11 @@
  *
  * zstd runs in static contexts. Its context for 4 KiB inputs is small enough
  * to be touched at start, which memset does here.
+ *
+ * Up to its version 1.5.4, zstd looks for the magic number of a skippable
+ * frame wherever a frame could begin, even in this format and even when fewer
+ * than four bytes are left: with damaged input it reads up to three bytes too
+ * many. Frames of ours begin with a zero byte, which no such number does.
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"

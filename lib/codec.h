@@ -65,7 +65,11 @@ void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder);
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 			   void *ret_data, unsigned max_bytes);
 
-/* Restore a page from an object's bytes. Returns 0, or -EBADMSG when they are
+/* What zstd may look at beyond the end of a frame; see codec.c. */
+#define TS_CODEC_SLACK_BYTES 3u
+
+/* Restore a page from an object's bytes, any bytes at all. Behind them,
+ * TS_CODEC_SLACK_BYTES more must be readable. Returns 0, or -EBADMSG when they are
  * not a page of that codec; @ret_page is then undefined.
  */
 int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
