@@ -60,7 +60,8 @@ struct ts_coder *ts_coder_borrow(struct ts_coders *coders);
 void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder);
 
 /* Compress a page. Returns the length, 1..@max_bytes, or 0 when it would be
- * longer than that.
+ * longer than that; or by up to some twelve bytes shorter, which zstd wants to
+ * spare.
  */
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 			   void *ret_data, unsigned max_bytes);

@@ -11,6 +11,7 @@
 #include "batch.h"
 #include "compact.h"
 #include "store.h"
+#include "tests/common/coders.h"
 #include "tests/common/pages.h"
 #include "tests/common/rig.h"
 #include "tests/common/rng.h"
@@ -109,6 +110,40 @@ static inline uint8_t *engine_object(struct ts_store *store, uint64_t slot)
 {
 	return ts_pool_addr(&store->core.media.pool,
 			    ts_word_obj(engine_word(store, slot)));
+}
+
+/* Offer n pages to one backend alone, with an encoder if it wants one. */
+static inline int engine_place(struct ts_store *store,
+			       const struct ts_backend *backend,
+			       struct ts_batch *batch, uint64_t slot,
+			       unsigned n, const void *pages)
+{
+	struct ts_media *media = &store->core.media;
+	int err;
+
+	ts_batch_init(batch, slot, n, pages);
+	batch->encoder = take_encoder(&media->codec);
+	err = backend->place(media, batch);
+	give_encoder(&media->codec, batch->encoder);
+	batch->encoder = NULL;
+	return err;
+}
+
+/* Make the page of a word that is not published. Returns 0 or not. */
+static inline int engine_restore(struct ts_store *store, ts_word word,
+				 uint64_t slot, void *ret_page)
+{
+	const struct ts_backend *b = ts_backend_of[ts_word_kind(word)];
+	struct ts_media *media = &store->core.media;
+	struct ts_coder *decoder = take_decoder(&media->codec);
+	int err;
+
+	if (b->copy)
+		b->copy(media, word, decoder->scratch, ret_page);
+	err = b->restore(media, decoder, word, slot, decoder->scratch,
+			 ret_page);
+	give_decoder(&media->codec, decoder);
+	return err;
 }
 
 #endif
