@@ -146,7 +146,6 @@ int main(void)
 	TCase *tcase = tcase_create("backend");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 30);
 	tcase_add_test(tcase, registry);
 	tcase_add_test(tcase, many_classes);
 	tcase_add_test(tcase, no_memory_for_all);

@@ -195,7 +195,6 @@ int main(void)
 	TCase *tcase = tcase_create("batch");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, classify);
 	tcase_add_test(tcase, reuse);
 	tcase_add_test(tcase, right_kinds);

@@ -341,7 +341,6 @@ int main(void)
 	TCase *tcase = tcase_create("block");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, reserve);
 	tcase_add_test(tcase, budget);
 	tcase_add_test(tcase, small_budget);

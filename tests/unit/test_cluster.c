@@ -255,7 +255,6 @@ int main(void)
 	TCase *tcase = tcase_create("cluster");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, root_size);
 	tcase_add_test(tcase, absent);
 	tcase_add_test(tcase, publish_and_count);

@@ -233,7 +233,6 @@ int main(void)
 	TCase *tcase = tcase_create("compact");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, compressed);
 	tcase_add_test(tcase, raw);
 	tcase_add_test(tcase, words);

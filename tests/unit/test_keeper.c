@@ -130,7 +130,6 @@ int main(void)
 	TCase *tcase = tcase_create("keeper");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, reserve_is_ready_at_start);
 	tcase_add_test(tcase, refills);
 	tcase_add_test(tcase, gives_back);

@@ -377,7 +377,6 @@ int main(void)
 	TCase *tcase = tcase_create("pool");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, classes);
 	tcase_add_test(tcase, all_of_a_block);
 	tcase_add_test(tcase, pages_are_aligned);

@@ -195,7 +195,6 @@ int main(void)
 	TCase *tcase = tcase_create("report");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, empty);
 	tcase_add_test(tcase, range);
 	tcase_add_test(tcase, kinds);

@@ -373,7 +373,6 @@ int main(void)
 	TCase *tcase = tcase_create("store");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 100);
 	tcase_add_test(tcase, new_store_is_zero);
 	tcase_add_test(tcase, range);
 	tcase_add_test(tcase, below_a_slot);
