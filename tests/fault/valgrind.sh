@@ -9,7 +9,8 @@ skip() { echo "$*"; exit 77; }
 
 command -v valgrind >/dev/null || skip "valgrind is not installed"
 # A program that watches its own memory cannot be watched by another.
-if ldd "$1" | grep -qE 'lib(asan|tsan)'; then
+libs=$(ldd "$1")
+if [[ $libs == *libasan* || $libs == *libtsan* ]]; then
 	skip "built with a sanitizer"
 fi
 export MALLOC_PERTURB_=0
