@@ -77,8 +77,7 @@ static unsigned read_all(void)
 		if (err != (hit[slot] ? -EIO : 0))
 			rig_die("slot %" PRIu64 ", %s: %s", slot,
 				hit[slot] ? "hit" : "not hit", strerror(-err));
-		page_make(page, kind_of(slot),
-			  slot * 1000 + generation[slot]);
+		page_make(page, kind_of(slot), slot * 1000 + generation[slot]);
 		if (!err && memcmp(now, page, sizeof(page)))
 			rig_die("slot %" PRIu64 ": a wrong page", slot);
 		n += hit[slot];
@@ -149,7 +148,7 @@ static void one_round(struct rng *rng)
 
 int main(int argc, char **argv)
 {
-	struct rng rng = { argc > 1 ? strtoull(argv[1], NULL, 0) : 1 };
+	struct rng rng = {argc > 1 ? strtoull(argv[1], NULL, 0) : 1};
 
 	store = rig_start(SLOTS * 4096ull, 16 * MIB);
 	for (uint64_t slot = 0; slot < SLOTS; slot++)

@@ -95,7 +95,7 @@ static void *stand_by(void *arg)
 static void long_lack(void)
 {
 	struct ts_store *store = rig_start(16 * MIB, 32 * MIB);
-	struct bystander b = { .waiting = 1 };
+	struct bystander b = {.waiting = 1};
 	struct model model;
 	pthread_t thread;
 	uint64_t slot = 0;

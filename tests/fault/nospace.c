@@ -15,13 +15,13 @@
 #include <stdlib.h>
 
 #define SIZE (6 * MIB)
-#define RAM (10 * MIB)
-#define OPS 20u
+#define RAM  (10 * MIB)
+#define OPS  20u
 
 enum failing {
-	ONCE,	/* the k-th call is refused */
+	ONCE,   /* the k-th call is refused */
 	ONWARD, /* so are all after it */
-	LATER,	/* every k-th call is told to wait and try again */
+	LATER,  /* every k-th call is told to wait and try again */
 };
 
 static enum failing failing;
@@ -94,7 +94,7 @@ static bool run(uint64_t seed, uint64_t k, unsigned *ret_refused)
 {
 	static uint8_t buf[101 * 4096];
 	struct ts_store *store = new_store();
-	struct rng rng = { seed };
+	struct rng rng = {seed};
 	struct model model;
 
 	model_init(&model, store, SIZE);

@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SIZE (1ull << 50) /* with a root of many pages */
+#define SIZE      (1ull << 50) /* with a root of many pages */
 #define RUN_BYTES (64 * 4096ull)
 
 static _Thread_local bool watched;
@@ -123,7 +123,7 @@ static long measure(struct rng *rng)
 
 static void run(const char *what)
 {
-	struct rng rng = { 1 };
+	struct rng rng = {1};
 	long n;
 
 	if (ts_store_start(store))

@@ -18,7 +18,7 @@
 static struct ts_codec codec;
 static struct ts_coder *decoder;
 static uint8_t *object_end; /* slack and a forbidden page follow */
-static uint8_t *page;	    /* between two forbidden pages */
+static uint8_t *page;       /* between two forbidden pages */
 static uint8_t good_page[PAGE_BYTES], good[PAGE_BYTES];
 static unsigned good_bytes;
 

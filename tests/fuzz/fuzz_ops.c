@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIZE (20 * MIB)
-#define RAM (8 * MIB)
+#define SIZE     (20 * MIB)
+#define RAM      (8 * MIB)
 #define OP_BYTES 8u
-#define MAX_LEN (2 * MIB)
+#define MAX_LEN  (2 * MIB)
 
 static uint64_t u24(const uint8_t *p)
 {

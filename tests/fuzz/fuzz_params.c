@@ -26,7 +26,7 @@ static void check_sentence(const char *err, size_t room, int result)
 
 static void set(unsigned which, const char *text, char *err, size_t room)
 {
-	static const char *const keys[] = { "size", "ram", "level" };
+	static const char *const keys[] = {"size", "ram", "level"};
 	struct ts_params params, before;
 	const char *key = which < 3 ? keys[which] : text;
 	int result;

@@ -79,7 +79,7 @@ static void run_file(const char *path, struct rng *rng, unsigned changes)
 
 int main(int argc, char **argv)
 {
-	struct rng rng = { argc > 2 ? strtoull(argv[2], NULL, 0) : 1 };
+	struct rng rng = {argc > 2 ? strtoull(argv[2], NULL, 0) : 1};
 	unsigned changes = argc > 3 ? (unsigned)atoi(argv[3]) : 40, n = 0;
 	char path[4096];
 	struct dirent *entry;

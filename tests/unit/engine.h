@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define TEST_SLOTS (64u * TS_CLUSTER_SLOTS)
-#define TEST_RAM (8 * MIB)
+#define TEST_RAM   (8 * MIB)
 
 /* May a test end in abort()? Not without a process of its own. */
 static inline bool can_crash(void)
@@ -86,8 +86,7 @@ static inline void engine_expect(struct ts_store *store, uint64_t slot,
 	uint8_t page[PAGE_BYTES], now[PAGE_BYTES];
 
 	page_make(page, kind, seed);
-	ck_assert_int_eq(ts_store_read(store, now, PAGE_BYTES, slot * 4096),
-			 0);
+	ck_assert_int_eq(ts_store_read(store, now, PAGE_BYTES, slot * 4096), 0);
 	ck_assert_mem_eq(now, page, PAGE_BYTES);
 }
 

@@ -13,8 +13,8 @@ int __wrap_ts_shm_touch(void *addr, size_t bytes);
 
 int __wrap_ts_shm_touch(void *addr, size_t bytes)
 {
-	return ts_load_relaxed(&no_memory) ? -ENOMEM :
-					     __real_ts_shm_touch(addr, bytes);
+	return ts_load_relaxed(&no_memory) ? -ENOMEM
+					   : __real_ts_shm_touch(addr, bytes);
 }
 
 static struct ts_store *store;
@@ -107,9 +107,8 @@ START_TEST(budget_used_up)
 		bytes[i] = 4096;
 	/* 2048 pages are all that there is. */
 	for (unsigned i = 0; i < 3; i++)
-		ck_assert_int_eq(ts_media_alloc(media, TS_POOL_BULK, bytes,
-						obj),
-				 0);
+		ck_assert_int_eq(
+			ts_media_alloc(media, TS_POOL_BULK, bytes, obj), 0);
 	ck_assert_int_eq(ts_media_alloc(media, TS_POOL_BULK, bytes, obj), 0);
 	ck_assert_int_eq(ts_media_alloc(media, 1, bytes, obj), -ENOSPC);
 	for (uint32_t page = 0; page < 2048; page++) {
@@ -127,7 +126,7 @@ START_TEST(drop_mixed)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < TS_POOL_BULK + 100; i++) {
-		uint16_t bytes[2] = { 200, 4096 };
+		uint16_t bytes[2] = {200, 4096};
 		ts_obj obj[2];
 
 		ck_assert_int_eq(ts_media_alloc(media, 2, bytes, obj), 0);

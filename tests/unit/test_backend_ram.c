@@ -35,24 +35,24 @@ static void drop(void)
 static void round_trip(enum page_kind kind, enum ts_codec_id codec)
 {
 	make(64, kind);
-	ck_assert_int_eq(engine_place(store, &ts_backend_ram, &batch, 1000, 64,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_ram, &batch, 1000, 64, pages),
+		0);
 	ck_assert_uint_eq(batch.todo, 0);
 	for (unsigned i = 0; i < 64; i++) {
 		ck_assert_uint_eq(ts_word_kind(batch.word[i]), TS_RAM);
 		ck_assert_uint_eq(ts_word_codec(batch.word[i]), codec);
-		ck_assert_uint_eq(ts_ram_owner(&media->pool,
-					       ts_word_obj(batch.word[i])),
-				  1000 + i);
-		ck_assert_int_eq(engine_restore(store, batch.word[i], 1000 + i,
-						back),
-				 0);
+		ck_assert_uint_eq(
+			ts_ram_owner(&media->pool, ts_word_obj(batch.word[i])),
+			1000 + i);
+		ck_assert_int_eq(
+			engine_restore(store, batch.word[i], 1000 + i, back),
+			0);
 		ck_assert_mem_eq(back, pages + i * PAGE_BYTES, PAGE_BYTES);
 		/* Not as the page of any other slot. */
-		ck_assert_int_ne(engine_restore(store, batch.word[i], 1001 + i,
-						back),
-				 0);
+		ck_assert_int_ne(
+			engine_restore(store, batch.word[i], 1001 + i, back),
+			0);
 	}
 	drop();
 }
@@ -77,9 +77,8 @@ START_TEST(near)
 
 	engine_touch(store, 30);
 	make(64, PAGE_NEAR);
-	ck_assert_int_eq(engine_place(store, &ts_backend_ram, &batch, 0, 64,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_ram, &batch, 0, 64, pages), 0);
 	for (unsigned i = 0; i < 64; i++) {
 		if (batch.todo >> i & 1)
 			continue;
@@ -98,9 +97,8 @@ END_TEST
 START_TEST(random_pages)
 {
 	make(3, PAGE_RANDOM);
-	ck_assert_int_eq(engine_place(store, &ts_backend_ram, &batch, 0, 3,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_ram, &batch, 0, 3, pages), 0);
 	ck_assert_uint_eq(batch.todo, 7);
 	ck_assert_uint_eq(media->blocks.n_taken, 0);
 }
@@ -113,9 +111,8 @@ START_TEST(damage)
 	unsigned len;
 
 	make(1, PAGE_TEXT);
-	ck_assert_int_eq(engine_place(store, &ts_backend_ram, &batch, 5, 1,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_ram, &batch, 5, 1, pages), 0);
 	object = ts_pool_addr(&media->pool, ts_word_obj(batch.word[0]));
 	len = ts_word_len(batch.word[0]);
 	for (unsigned i = 0; i < len + 10; i++) {
@@ -140,9 +137,8 @@ START_TEST(moves)
 	ts_obj to;
 
 	make(1, PAGE_TEXT);
-	ck_assert_int_eq(engine_place(store, &ts_backend_ram, &batch, 5, 1,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_ram, &batch, 5, 1, pages), 0);
 	bytes = (uint16_t)(ts_word_len(batch.word[0]) + 10);
 	ck_assert_int_eq(ts_pool_alloc(&media->pool, 1, &bytes, &to), 0);
 	ts_backend_ram.move(media, batch.word[0], to);
@@ -163,12 +159,11 @@ START_TEST(far_owner)
 	uint64_t last = TS_MAX_SIZE_BYTES / 4096 - 1;
 
 	make(1, PAGE_TEXT);
-	ck_assert_int_eq(engine_place(store, &ts_backend_ram, &batch, last, 1,
-				      pages),
-			 0);
-	ck_assert_uint_eq(ts_ram_owner(&media->pool,
-				       ts_word_obj(batch.word[0])),
-			  last);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_ram, &batch, last, 1, pages),
+		0);
+	ck_assert_uint_eq(
+		ts_ram_owner(&media->pool, ts_word_obj(batch.word[0])), last);
 	drop();
 }
 END_TEST
@@ -181,9 +176,9 @@ START_TEST(no_room)
 	while (media->blocks.n_touched)
 		ck_assert_int_eq(ts_block_take(&media->blocks, &held[n++]), 0);
 	make(64, PAGE_TEXT);
-	ck_assert_int_eq(engine_place(store, &ts_backend_ram, &batch, 0, 64,
-				      pages),
-			 -ENOSPC);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_ram, &batch, 0, 64, pages),
+		-ENOSPC);
 	ck_assert_uint_eq(batch.todo, ~0ull);
 	for (unsigned i = 0; i < 64; i++)
 		ck_assert_uint_eq(batch.word[i].bits, 0);

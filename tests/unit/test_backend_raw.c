@@ -35,23 +35,23 @@ static void drop(void)
 START_TEST(round_trip)
 {
 	make(64, PAGE_RANDOM);
-	ck_assert_int_eq(engine_place(store, &ts_backend_raw, &batch, 1000, 64,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_raw, &batch, 1000, 64, pages),
+		0);
 	ck_assert_uint_eq(batch.todo, 0);
 	ck_assert_uint_eq(media->blocks.n_taken, 4);
 	for (unsigned i = 0; i < 64; i++) {
 		ck_assert_uint_eq(ts_word_kind(batch.word[i]), TS_RAW);
-		ck_assert_uint_eq(ts_raw_owner(&media->pool,
-					       ts_word_obj(batch.word[i])),
-				  1000 + i);
-		ck_assert_int_eq(engine_restore(store, batch.word[i], 1000 + i,
-						back),
-				 0);
+		ck_assert_uint_eq(
+			ts_raw_owner(&media->pool, ts_word_obj(batch.word[i])),
+			1000 + i);
+		ck_assert_int_eq(
+			engine_restore(store, batch.word[i], 1000 + i, back),
+			0);
 		ck_assert_mem_eq(back, pages + i * PAGE_BYTES, PAGE_BYTES);
-		ck_assert_int_ne(engine_restore(store, batch.word[i], 1001 + i,
-						back),
-				 0);
+		ck_assert_int_ne(
+			engine_restore(store, batch.word[i], 1001 + i, back),
+			0);
 	}
 	drop();
 }
@@ -66,8 +66,8 @@ START_TEST(some)
 	ck_assert_int_eq(ts_backend_raw.place(media, &batch), 0);
 	for (unsigned i = 0; i < 64; i++)
 		ck_assert_uint_eq(ts_word_kind(batch.word[i]),
-				  i == 1 || i == 16 || i == 63 ? TS_RAW :
-								 TS_NONE);
+				  i == 1 || i == 16 || i == 63 ? TS_RAW
+							       : TS_NONE);
 	ck_assert_int_eq(engine_restore(store, batch.word[63], 63, back), 0);
 	ck_assert_mem_eq(back, pages + 63 * PAGE_BYTES, PAGE_BYTES);
 	drop();
@@ -79,9 +79,8 @@ START_TEST(damage)
 	uint8_t *object;
 
 	make(1, PAGE_RANDOM);
-	ck_assert_int_eq(engine_place(store, &ts_backend_raw, &batch, 5, 1,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_raw, &batch, 5, 1, pages), 0);
 	object = ts_pool_addr(&media->pool, ts_word_obj(batch.word[0]));
 	for (unsigned i = 0; i < PAGE_BYTES; i++) {
 		object[i] ^= 1;
@@ -100,9 +99,8 @@ START_TEST(moves)
 	ts_obj to;
 
 	make(1, PAGE_RANDOM);
-	ck_assert_int_eq(engine_place(store, &ts_backend_raw, &batch, 5, 1,
-				      pages),
-			 0);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_raw, &batch, 5, 1, pages), 0);
 	ck_assert_int_eq(ts_pool_alloc(&media->pool, 1, &bytes, &to), 0);
 	ts_backend_raw.move(media, batch.word[0], to);
 	moved = ts_word_moved(batch.word[0], to);
@@ -123,9 +121,9 @@ START_TEST(no_room)
 		ck_assert_int_eq(ts_block_take(&media->blocks, &held[n++]), 0);
 	/* Three of four blocks: not a page is kept. */
 	make(64, PAGE_RANDOM);
-	ck_assert_int_eq(engine_place(store, &ts_backend_raw, &batch, 0, 64,
-				      pages),
-			 -ENOSPC);
+	ck_assert_int_eq(
+		engine_place(store, &ts_backend_raw, &batch, 0, 64, pages),
+		-ENOSPC);
 	ck_assert_uint_eq(batch.todo, ~0ull);
 	ck_assert_uint_eq(media->blocks.n_touched, 3);
 	while (n)

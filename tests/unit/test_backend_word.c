@@ -36,9 +36,8 @@ static void takes(const struct ts_backend *b, uint64_t mask)
 			continue;
 		ck_assert_uint_eq(ts_word_kind(batch.word[i]), b->kind);
 		memset(back, 0xee, sizeof(back));
-		ck_assert_int_eq(engine_restore(store, batch.word[i], 3 + i,
-						back),
-				 0);
+		ck_assert_int_eq(
+			engine_restore(store, batch.word[i], 3 + i, back), 0);
 		ck_assert_mem_eq(back, pages + i * PAGE_BYTES, PAGE_BYTES);
 	}
 	ck_assert_uint_eq(store->core.media.blocks.n_taken, 0);

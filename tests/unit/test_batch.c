@@ -81,9 +81,9 @@ END_TEST
 START_TEST(right_kinds)
 {
 	static const enum ts_kind kinds[PAGE_KINDS] = {
-		[PAGE_ZERO] = TS_ZERO,	 [PAGE_NARROW] = TS_FILL,
-		[PAGE_TWICE] = TS_FILL,	 [PAGE_WIDE] = TS_RAM,
-		[PAGE_TEXT] = TS_RAM,	 [PAGE_NEAR] = TS_NONE,
+		[PAGE_ZERO] = TS_ZERO,  [PAGE_NARROW] = TS_FILL,
+		[PAGE_TWICE] = TS_FILL, [PAGE_WIDE] = TS_RAM,
+		[PAGE_TEXT] = TS_RAM,   [PAGE_NEAR] = TS_NONE,
 		[PAGE_RANDOM] = TS_RAW,
 	};
 

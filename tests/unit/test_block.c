@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define N_BLOCKS 32u
-#define RESERVE 8u
+#define RESERVE  8u
 
 static struct ts_shm shm;
 static struct ts_blocks blocks;
@@ -88,7 +88,7 @@ END_TEST
 /* All blocks, each once; then no more until one comes back. */
 START_TEST(budget)
 {
-	bool taken[N_BLOCKS] = { false };
+	bool taken[N_BLOCKS] = {false};
 	uint32_t block, n = 0;
 	int err;
 

@@ -118,12 +118,12 @@ END_TEST
 /* Words that name nothing, or what is not in the segment at all. */
 START_TEST(wild_words)
 {
-	ts_obj page = { (uint64_t)127 << (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT) };
+	ts_obj page = {(uint64_t)127 << (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT)};
 	const ts_word wild[] = {
 		ts_word_raw(page, 0),
 		ts_word_ram(page, 100, TS_CODEC_ZSTD),
-		ts_word_ram((ts_obj){ TS_MAX_GRAINS - 1 }, 100, TS_CODEC_ZSTD),
-		ts_word_raw((ts_obj){ (TS_MAX_RAW_PAGES - 1) << 8 }, 1),
+		ts_word_ram((ts_obj){TS_MAX_GRAINS - 1}, 100, TS_CODEC_ZSTD),
+		ts_word_raw((ts_obj){(TS_MAX_RAW_PAGES - 1) << 8}, 1),
 	};
 
 	for (unsigned i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
@@ -137,7 +137,7 @@ END_TEST
 
 START_TEST(unknown_kind)
 {
-	ts_word old = set_word(0, (ts_word){ 7 });
+	ts_word old = set_word(0, (ts_word){7});
 
 	expect_wrong("kind");
 	set_word(0, old);

@@ -55,11 +55,10 @@ START_TEST(root_size)
 	ck_assert_uint_eq(ts_clusters_root_bytes(TS_LEAF_CLUSTERS *
 						 (uint64_t)TS_CLUSTER_SLOTS),
 			  4);
-	ck_assert_uint_eq(ts_clusters_root_bytes(
-				  TS_LEAF_CLUSTERS *
-					  (uint64_t)TS_CLUSTER_SLOTS +
-				  1),
-			  8);
+	ck_assert_uint_eq(
+		ts_clusters_root_bytes(
+			TS_LEAF_CLUSTERS * (uint64_t)TS_CLUSTER_SLOTS + 1),
+		8);
 	/* 8 PiB: "a small idle footprint" */
 	ck_assert_uint_eq(ts_clusters_root_bytes(TS_MAX_SIZE_BYTES / 4096),
 			  1u << 20);
@@ -118,7 +117,7 @@ END_TEST
 START_TEST(hot)
 {
 	struct ts_cluster c;
-	ts_word w = ts_word_ram((ts_obj){ 0 }, 10, TS_CODEC_ZSTD);
+	ts_word w = ts_word_ram((ts_obj){0}, 10, TS_CODEC_ZSTD);
 
 	open_new(0, &c);
 	ts_cluster_publish(&c, 0, ts_word_zero());
@@ -219,8 +218,13 @@ START_TEST(eight_petabytes)
 	struct ts_store *large = rig_new(TS_MAX_SIZE_BYTES, TEST_RAM);
 	struct ts_clusters *map = &large->core.clusters;
 	uint64_t n = map->n_clusters;
-	const uint64_t nrs[] = { 0, 1, TS_STRIPES, TS_LEAF_CLUSTERS - 1,
-				 TS_LEAF_CLUSTERS, 1ull << 31, n - 1 };
+	const uint64_t nrs[] = {0,
+				1,
+				TS_STRIPES,
+				TS_LEAF_CLUSTERS - 1,
+				TS_LEAF_CLUSTERS,
+				1ull << 31,
+				n - 1};
 	struct ts_cluster c;
 
 	ck_assert_uint_eq(n, 1ull << 32);

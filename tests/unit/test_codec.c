@@ -47,9 +47,8 @@ static unsigned round_trip(unsigned max)
 	if (!n)
 		return 0;
 	memset(back, 0, sizeof(back));
-	ck_assert_int_eq(ts_codec_restore(decoder, TS_CODEC_ZSTD, data, n,
-					  back),
-			 0);
+	ck_assert_int_eq(
+		ts_codec_restore(decoder, TS_CODEC_ZSTD, data, n, back), 0);
 	ck_assert_mem_eq(back, page, PAGE_BYTES);
 	return n;
 }
@@ -112,9 +111,9 @@ START_TEST(patterns)
 			ck_abort_msg("byte %u was not looked at", i);
 		page[1 + i] ^= 0x10;
 	}
-	ck_assert_int_eq(ts_codec_restore(decoder, TS_CODEC_REPEAT, &pattern,
-					  8, back),
-			 0);
+	ck_assert_int_eq(
+		ts_codec_restore(decoder, TS_CODEC_REPEAT, &pattern, 8, back),
+		0);
 	ck_assert_mem_eq(back, page + 1, PAGE_BYTES);
 	ck_assert_uint_eq(back[PAGE_BYTES], 0);
 }
@@ -134,14 +133,14 @@ START_TEST(refused)
 		ck_assert_int_eq(ts_codec_restore(decoder, TS_CODEC_REPEAT,
 						  data, len, back),
 				 len == 8 ? 0 : -EBADMSG);
-	ck_assert_int_eq(ts_codec_restore(decoder, (enum ts_codec_id)0, data,
-					  n, back),
-			 -EBADMSG);
+	ck_assert_int_eq(
+		ts_codec_restore(decoder, (enum ts_codec_id)0, data, n, back),
+		-EBADMSG);
 	/* A frame of two pages is not a page. */
 	memcpy(data + n, data, n);
-	ck_assert_int_eq(ts_codec_restore(decoder, TS_CODEC_ZSTD, data, 2 * n,
-					  back),
-			 -EBADMSG);
+	ck_assert_int_eq(
+		ts_codec_restore(decoder, TS_CODEC_ZSTD, data, 2 * n, back),
+		-EBADMSG);
 	/* None of this harms the decoder. */
 	round_trip(PAGE_BYTES);
 }
@@ -172,7 +171,7 @@ static int in_use, most;
 
 static void *borrow(void *arg)
 {
-	struct rng rng = { (uintptr_t)arg };
+	struct rng rng = {(uintptr_t)arg};
 
 	for (unsigned i = 0; i < 300; i++) {
 		struct ts_coder *c = take_decoder(&codec);

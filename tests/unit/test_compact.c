@@ -20,8 +20,8 @@ unsigned __wrap_ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
 unsigned __wrap_ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
 				uint32_t *ret_block, ts_obj *ret_obj)
 {
-	unsigned n = __real_ts_pool_isolate(pool, size_class, ret_block,
-					    ret_obj);
+	unsigned n =
+		__real_ts_pool_isolate(pool, size_class, ret_block, ret_obj);
 
 	if (n && after_isolate)
 		after_isolate(*ret_block);
@@ -48,9 +48,8 @@ static void make_sparse(enum page_kind kind)
 		engine_write(store, i, kind, i, NULL);
 	for (unsigned i = 0; i < N; i++)
 		if (i % 4)
-			ck_assert_int_eq(ts_store_discard(store, 4096,
-							  i * 4096ull),
-					 0);
+			ck_assert_int_eq(
+				ts_store_discard(store, 4096, i * 4096ull), 0);
 }
 
 static void expect_left(enum page_kind kind)
@@ -94,9 +93,8 @@ START_TEST(raw)
 		engine_write(store, i, PAGE_RANDOM, i, NULL);
 	for (unsigned i = 0; i < 600; i++)
 		if (i % 4)
-			ck_assert_int_eq(ts_store_discard(store, 4096,
-							  i * 4096ull),
-					 0);
+			ck_assert_int_eq(
+				ts_store_discard(store, 4096, i * 4096ull), 0);
 	ck_assert_uint_gt(ts_compact(core, 1000), 0);
 	engine_check(store);
 	for (unsigned i = 0; i < 600; i += 4)
@@ -117,10 +115,9 @@ START_TEST(words)
 				     PAGE_NARROW, nr, NULL);
 	for (unsigned nr = 0; nr < 64; nr++)
 		if (nr % 4)
-			ck_assert_int_eq(ts_store_discard(
-						 store, 2 * MIB,
-						 nr * 2 * MIB),
-					 0);
+			ck_assert_int_eq(
+				ts_store_discard(store, 2 * MIB, nr * 2 * MIB),
+				0);
 	before = taken();
 	ck_assert_uint_gt(ts_compact(core, 1000), 0);
 	ck_assert_uint_lt(taken(), before);
@@ -168,8 +165,7 @@ static void drop_in(uint32_t block)
 		if (ts_word_kind(engine_word(store, i)) != TS_RAM ||
 		    block_of(i) != block)
 			continue;
-		ck_assert_int_eq(ts_store_discard(store, 4096, i * 4096ull),
-				 0);
+		ck_assert_int_eq(ts_store_discard(store, 4096, i * 4096ull), 0);
 		return;
 	}
 }

@@ -90,9 +90,8 @@ START_TEST(compacts)
 		engine_write(store, i, PAGE_TEXT, i, NULL);
 	for (unsigned i = 0; i < 2000; i++)
 		if (i % 5)
-			ck_assert_int_eq(ts_store_discard(store, 4096,
-							  i * 4096ull),
-					 0);
+			ck_assert_int_eq(
+				ts_store_discard(store, 4096, i * 4096ull), 0);
 	before = engine_counters(store).compacted_objects;
 	for (unsigned i = 0; i < 2000; i++) {
 		if (engine_counters(store).compacted_objects > before + 20)

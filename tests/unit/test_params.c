@@ -23,8 +23,8 @@ long __wrap_sysconf(int name);
 
 long __wrap_sysconf(int name)
 {
-	return name == _SC_PHYS_PAGES ? (long)(machine / 4096) :
-					__real_sysconf(name);
+	return name == _SC_PHYS_PAGES ? (long)(machine / 4096)
+				      : __real_sysconf(name);
 }
 
 static struct ts_params params;
@@ -44,8 +44,7 @@ static int set(const char *key, const char *value)
 
 static void finish(int expected)
 {
-	ck_assert_int_eq(ts_params_finish(&params, err, sizeof(err)),
-			 expected);
+	ck_assert_int_eq(ts_params_finish(&params, err, sizeof(err)), expected);
 }
 
 START_TEST(good)
@@ -69,25 +68,34 @@ END_TEST
 START_TEST(bad)
 {
 	static const char *const pairs[][2] = {
-		{ "size", "" },	      { "size", "0" },
-		{ "size", "4095" },   { "size", "-1" },
-		{ "size", "4GB" },    { "size", "16 Gq" },
-		{ "size", "1e9" },    { "size", "8193T" },
-		{ "size", "16384P" }, { "ram", "7M" },
-		{ "ram", "50%" },     { "ram", "8P" },
-		{ "ram", "18446744073709551616" },
-		{ "level", "" },      { "level", "20" },
-		{ "level", "-8" },    { "level", "1x" },
-		{ "level", "fast" },  { "level", "99999999999999999999" },
-		{ "level", "1.0" },
+		{"size", ""},
+		{"size", "0"},
+		{"size", "4095"},
+		{"size", "-1"},
+		{"size", "4GB"},
+		{"size", "16 Gq"},
+		{"size", "1e9"},
+		{"size", "8193T"},
+		{"size", "16384P"},
+		{"ram", "7M"},
+		{"ram", "50%"},
+		{"ram", "8P"},
+		{"ram", "18446744073709551616"},
+		{"level", ""},
+		{"level", "20"},
+		{"level", "-8"},
+		{"level", "1x"},
+		{"level", "fast"},
+		{"level", "99999999999999999999"},
+		{"level", "1.0"},
 	};
 
 	for (unsigned i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
 		struct ts_params before = params;
 
 		memset(err, 0, sizeof(err));
-		ck_assert_msg(set(pairs[i][0], pairs[i][1]) == -EINVAL,
-			      "%s=%s", pairs[i][0], pairs[i][1]);
+		ck_assert_msg(set(pairs[i][0], pairs[i][1]) == -EINVAL, "%s=%s",
+			      pairs[i][0], pairs[i][1]);
 		ck_assert_ptr_nonnull(strstr(err, pairs[i][0]));
 		ck_assert_ptr_nonnull(strstr(err, pairs[i][1]));
 		ck_assert_uint_eq(params.size_bytes, before.size_bytes);
@@ -100,8 +108,8 @@ END_TEST
 /* Names are taken whole: no prefixes, no other case (case 43). */
 START_TEST(unknown)
 {
-	static const char *const keys[] = { "", "siz", "sizes", "Size", "RAM",
-					    "ram_bytes", " size", "lvl" };
+	static const char *const keys[] = {"",    "siz",       "sizes", "Size",
+					   "RAM", "ram_bytes", " size", "lvl"};
 
 	for (unsigned i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		ck_assert_msg(set(keys[i], "1G") == -ENOENT, "%s", keys[i]);
@@ -123,8 +131,7 @@ START_TEST(long_text)
 			 -EINVAL);
 	ck_assert_uint_eq(strlen(small), 6);
 	ck_assert_int_eq(small[7], 'x');
-	ck_assert_int_eq(ts_params_set(&params, text, text, small, 7),
-			 -ENOENT);
+	ck_assert_int_eq(ts_params_set(&params, text, text, small, 7), -ENOENT);
 	ck_assert_int_eq(small[7], 'x');
 	ck_assert_int_eq(set("level", text), -EINVAL);
 	ck_assert_uint_eq(strlen(err), sizeof(err) - 1);

@@ -139,18 +139,18 @@ START_TEST(bulk)
 {
 	uint16_t bytes[TS_POOL_BULK];
 	ts_obj obj[TS_POOL_BULK];
-	struct rng rng = { 5 };
+	struct rng rng = {5};
 
 	for (unsigned i = 0; i < TS_POOL_BULK; i++)
-		bytes[i] = rng_below(&rng, 8) ?
-				   (uint16_t)rng_range(&rng, 1,
-						       TS_OBJ_MAX_BYTES) :
-				   4096;
+		bytes[i] =
+			rng_below(&rng, 8)
+				? (uint16_t)rng_range(&rng, 1, TS_OBJ_MAX_BYTES)
+				: 4096;
 	engine_touch(store, 60);
 	ck_assert_int_eq(ts_pool_alloc(pool, TS_POOL_BULK, bytes, obj), 0);
 	for (unsigned i = 0; i < TS_POOL_BULK; i++) {
-		uint64_t block = obj[i].grains >>
-				 (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT);
+		uint64_t block =
+			obj[i].grains >> (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT);
 
 		ck_assert_uint_eq(pool->blocks->meta[block].size_class,
 				  ts_pool_class(pool, bytes[i]));
@@ -173,7 +173,7 @@ END_TEST
 START_TEST(all_or_nothing)
 {
 	struct ts_blocks *blocks = pool->blocks;
-	uint16_t bytes[6] = { 4096, 128, 500, 1500, 2500, 3840 };
+	uint16_t bytes[6] = {4096, 128, 500, 1500, 2500, 3840};
 	ts_obj obj[6];
 
 	for (unsigned left = 0; left <= 6; left++) {
@@ -290,7 +290,7 @@ END_TEST
 
 static void free_twice(void)
 {
-	ts_obj obj[2] = { alloc_one(200), alloc_one(200) };
+	ts_obj obj[2] = {alloc_one(200), alloc_one(200)};
 
 	ts_pool_free(pool, 1, &obj[0]);
 	ts_pool_free(pool, 1, &obj[0]);
@@ -305,7 +305,7 @@ END_TEST
 /* The walker is not blind. */
 START_TEST(check_sees)
 {
-	ts_obj obj[2] = { alloc_one(300), alloc_one(300) };
+	ts_obj obj[2] = {alloc_one(300), alloc_one(300)};
 	unsigned k = ts_pool_class(pool, 300);
 	struct ts_block *m = &pool->blocks->meta[pool->classes[k].bucket[0]];
 
@@ -334,7 +334,7 @@ END_TEST
 
 static void *churn(void *arg)
 {
-	struct rng rng = { (uintptr_t)arg };
+	struct rng rng = {(uintptr_t)arg};
 	uint16_t bytes[HELD];
 	ts_obj obj[HELD];
 

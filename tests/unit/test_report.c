@@ -29,7 +29,7 @@ static int add_run(void *opaque, uint64_t off, uint64_t len,
 {
 	ck_assert_ptr_eq(opaque, &runs);
 	ck_assert_uint_lt(n_runs, MAX_RUNS);
-	runs[n_runs++] = (struct run){ off, len, type };
+	runs[n_runs++] = (struct run){off, len, type};
 	return n_runs == stop_after ? 17 : 0;
 }
 

@@ -184,7 +184,7 @@ END_TEST
 
 START_TEST(too_large)
 {
-	struct ts_shm large = { 0 };
+	struct ts_shm large = {0};
 
 	ck_assert_int_lt(ts_shm_new(&large, 0), 0);
 	ck_assert_int_lt(ts_shm_new(&large, SIZE_MAX), 0);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define THREADS 20u /* more than there are shards */
-#define ROUNDS 20000
+#define ROUNDS  20000
 
 static struct ts_stats stats;
 
@@ -23,7 +23,7 @@ static void *add(void *arg)
 START_TEST(threads)
 {
 	pthread_t id[THREADS];
-	unsigned users[TS_STAT_SHARDS] = { 0 };
+	unsigned users[TS_STAT_SHARDS] = {0};
 
 	for (unsigned i = 0; i < THREADS; i++)
 		ck_assert(!pthread_create(&id[i], NULL, add, NULL));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* test_store.c - requests of any offset and length (cases 14, 17, 20, 21, 23) */
+/* test_store.c - requests of any offset and length (cases 14, 17, 20, 21, 23)
+ */
 #include "engine.h"
 
 static struct ts_store *store;
@@ -44,21 +45,20 @@ START_TEST(range)
 {
 	uint64_t size = TEST_SLOTS * 4096ull;
 	static const uint64_t bad[][2] = {
-		{ 1, TEST_SLOTS * 4096ull },
-		{ 2, TEST_SLOTS * 4096ull - 1 },
-		{ UINT64_MAX, 0 },
-		{ UINT64_MAX, UINT64_MAX },
-		{ 0, UINT64_MAX },
-		{ 0, TEST_SLOTS * 4096ull + 1 },
-		{ TEST_SLOTS * 4096ull + 1, 0 },
-		{ 4096, UINT64_MAX - 4095 },
+		{1, TEST_SLOTS * 4096ull},
+		{2, TEST_SLOTS * 4096ull - 1},
+		{UINT64_MAX, 0},
+		{UINT64_MAX, UINT64_MAX},
+		{0, UINT64_MAX},
+		{0, TEST_SLOTS * 4096ull + 1},
+		{TEST_SLOTS * 4096ull + 1, 0},
+		{4096, UINT64_MAX - 4095},
 	};
 
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		uint64_t len = bad[i][0], off = bad[i][1];
 
-		ck_assert_int_eq(ts_store_read(store, now, len, off),
-				 -EINVAL);
+		ck_assert_int_eq(ts_store_read(store, now, len, off), -EINVAL);
 		ck_assert_int_eq(write_at(buf, len, off), -EINVAL);
 		ck_assert_int_eq(ts_store_zero(store, len, off), -EINVAL);
 		ck_assert_int_eq(ts_store_discard(store, len, off), -EINVAL);
@@ -106,9 +106,8 @@ END_TEST
 /* Every length about the limits of slots, batches and clusters. */
 START_TEST(lengths)
 {
-	static const unsigned slots[] = { 1,  2,   63,  64,  65,
-					  127, 128, 129, 199 };
-	struct rng rng = { 6 };
+	static const unsigned slots[] = {1, 2, 63, 64, 65, 127, 128, 129, 199};
+	struct rng rng = {6};
 
 	for (unsigned i = 0; i < sizeof(buf) / 8; i++) {
 		uint64_t r = rng_next(&rng) & 0x0f0f0f0f0f0f0f0fu;
@@ -118,17 +117,16 @@ START_TEST(lengths)
 	for (unsigned i = 0; i < sizeof(slots) / sizeof(*slots); i++) {
 		for (int d = -1; d <= 1; d++) {
 			uint64_t len = (uint64_t)(slots[i] * 4096 + d);
-			uint64_t off = (TS_CLUSTER_SLOTS - slots[i] / 2) *
-				       4096ull;
+			uint64_t off =
+				(TS_CLUSTER_SLOTS - slots[i] / 2) * 4096ull;
 
 			for (unsigned shift = 0; shift < 2; shift++) {
-				ck_assert_int_eq(write_at(buf, len,
-							  off + shift),
-						 0);
+				ck_assert_int_eq(
+					write_at(buf, len, off + shift), 0);
 				expect(buf, len, off + shift);
-				ck_assert_int_eq(ts_store_zero(store, len,
-							       off + shift),
-						 0);
+				ck_assert_int_eq(
+					ts_store_zero(store, len, off + shift),
+					0);
 				ck_assert_int_eq(ts_store_read(store, now, len,
 							       off + shift),
 						 0);
@@ -161,9 +159,8 @@ START_TEST(overwrites)
 				     NULL);
 			engine_write(store, slot, (enum page_kind)to, 2, NULL);
 			engine_expect(store, slot, (enum page_kind)to, 2);
-			ck_assert_int_eq(write_at("hello", 5,
-						  slot * 4096 + 4091),
-					 0);
+			ck_assert_int_eq(
+				write_at("hello", 5, slot * 4096 + 4091), 0);
 			ck_assert_int_eq(ts_store_read(store, now, 5,
 						       slot * 4096 + 4091),
 					 0);
@@ -245,8 +242,8 @@ END_TEST
 START_TEST(far_offsets)
 {
 	static const uint64_t offs[] = {
-		0, (4ull << 30) - 4096, 4ull << 30, 2ull << 40,
-		(3ull << 40) - 4096,
+		0,          (4ull << 30) - 4096, 4ull << 30,
+		2ull << 40, (3ull << 40) - 4096,
 	};
 	struct ts_store *large = rig_start(3ull << 40, TEST_RAM);
 
@@ -256,8 +253,7 @@ START_TEST(far_offsets)
 		engine_write(store, offs[i] / 4096, PAGE_TEXT, i, NULL);
 	for (unsigned i = 0; i < 5; i++)
 		engine_expect(store, offs[i] / 4096, PAGE_TEXT, i);
-	ck_assert_int_eq(ts_store_discard(store, (4ull << 30) - 4096, 4096),
-			 0);
+	ck_assert_int_eq(ts_store_discard(store, (4ull << 30) - 4096, 4096), 0);
 	for (unsigned i = 0; i < 5; i++)
 		if (i == 1)
 			engine_expect(store, offs[i] / 4096, PAGE_ZERO, 0);

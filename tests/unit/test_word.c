@@ -33,7 +33,7 @@ static void check_fill(uint64_t pattern, bool fits)
 /* Small numbers and repeated halves fit, others do not. */
 START_TEST(fill)
 {
-	struct rng rng = { 1 };
+	struct rng rng = {1};
 
 	check_fill(1, true);
 	check_fill(0x7fffdeadbeefu, true);
@@ -57,8 +57,7 @@ END_TEST
 
 static void check_ram(uint64_t grains, unsigned len, unsigned codec)
 {
-	ts_word w = ts_word_ram((ts_obj){ grains }, len,
-				(enum ts_codec_id)codec);
+	ts_word w = ts_word_ram((ts_obj){grains}, len, (enum ts_codec_id)codec);
 
 	ck_assert_uint_eq(ts_word_kind(w), TS_RAM);
 	ck_assert(!ts_word_hot(w));
@@ -72,7 +71,7 @@ static void check_ram(uint64_t grains, unsigned len, unsigned codec)
 
 START_TEST(ram)
 {
-	struct rng rng = { 2 };
+	struct rng rng = {2};
 
 	check_ram(0, 1, 1);
 	check_ram(TS_MAX_GRAINS - 1, 4096, TS_CODEC_IDS - 1);
@@ -85,7 +84,7 @@ END_TEST
 
 static void check_raw(uint64_t page, uint32_t check)
 {
-	ts_obj obj = { page << (12 - TS_GRAIN_SHIFT) };
+	ts_obj obj = {page << (12 - TS_GRAIN_SHIFT)};
 	ts_word w = ts_word_set_hot(ts_word_raw(obj, check));
 
 	ck_assert_uint_eq(ts_word_kind(w), TS_RAW);
@@ -96,7 +95,7 @@ static void check_raw(uint64_t page, uint32_t check)
 
 START_TEST(raw)
 {
-	struct rng rng = { 3 };
+	struct rng rng = {3};
 
 	check_raw(0, 0);
 	check_raw(TS_MAX_RAW_PAGES - 1, UINT32_MAX);
@@ -125,12 +124,12 @@ static void check_flags(ts_word w)
 
 START_TEST(flags)
 {
-	ts_obj last_page = { (TS_MAX_RAW_PAGES - 1) << (12 - TS_GRAIN_SHIFT) };
-	ts_obj last = { TS_MAX_GRAINS - 1 };
+	ts_obj last_page = {(TS_MAX_RAW_PAGES - 1) << (12 - TS_GRAIN_SHIFT)};
+	ts_obj last = {TS_MAX_GRAINS - 1};
 
-	check_flags(ts_word_ram((ts_obj){ 0 }, 1, 1));
+	check_flags(ts_word_ram((ts_obj){0}, 1, 1));
 	check_flags(ts_word_ram(last, 4096, TS_CODEC_IDS - 1));
-	check_flags(ts_word_raw((ts_obj){ 0 }, 0));
+	check_flags(ts_word_raw((ts_obj){0}, 0));
 	check_flags(ts_word_raw(last_page, UINT32_MAX));
 	check_flags(ts_word_spill(0, 0, 1));
 	check_flags(ts_word_spill(TS_MAX_SEGMENTS - 1, (1u << 20) - 1, 4096));
@@ -139,7 +138,7 @@ END_TEST
 
 START_TEST(spill)
 {
-	struct rng rng = { 4 };
+	struct rng rng = {4};
 
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		uint32_t segment = (uint32_t)rng_below(&rng, TS_MAX_SEGMENTS);
@@ -166,7 +165,7 @@ END_TEST
 /* Moving changes the place and nothing else. */
 START_TEST(moved)
 {
-	ts_obj from = { 256 }, to = { 512 * 256 };
+	ts_obj from = {256}, to = {512 * 256};
 	ts_word w = ts_word_set_hot(ts_word_ram(from, 77, TS_CODEC_ZSTD));
 
 	w = ts_word_moved(ts_word_set_mark(w), to);
