@@ -90,26 +90,48 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	return 0;
 }
 
-static void copy(struct ts_media *media, ts_word word, void *scratch,
-		 void *ret_page)
+static void copy(struct ts_media *media, struct ts_reading *reading,
+		 unsigned i)
 {
-	memcpy(scratch, ts_pool_addr(&media->pool, ts_word_obj(word)),
+	ts_word word = reading->word[i];
+
+	memcpy(ts_reading_scratch(reading, i),
+	       ts_pool_addr(&media->pool, ts_word_obj(word)),
 	       HEADER_BYTES + ts_word_len(word));
 }
 
-static int restore(struct ts_media *media, struct ts_coder *decoder,
-		   ts_word word, uint64_t slot, const void *scratch,
-		   void *ret_page)
+static int restore_page(struct ts_reading *reading, unsigned i)
 {
-	const uint8_t *data = (const uint8_t *)scratch + HEADER_BYTES;
+	const uint8_t *object = ts_reading_scratch(reading, i);
+	ts_word word = reading->word[i];
 	unsigned len = ts_word_len(word);
 	uint32_t check;
 
-	memcpy(&check, scratch, sizeof(check));
-	if (check != ts_codec_check(data, len, slot))
+	memcpy(&check, object, sizeof(check));
+	if (check != ts_codec_check(object + HEADER_BYTES, len,
+				    reading->slot + i))
 		return -EBADMSG;
-	return ts_codec_restore(decoder, ts_word_codec(word), data, len,
-				ret_page);
+	return ts_codec_restore(reading->decoder, ts_word_codec(word),
+				object + HEADER_BYTES, len,
+				ts_reading_page(reading, i));
+}
+
+static void restore(struct ts_media *media, struct ts_reading *reading,
+		    uint64_t mask)
+{
+	for (; mask; mask &= mask - 1) {
+		unsigned i = ts_batch_first(mask);
+
+		if (restore_page(reading, i))
+			reading->bad |= 1ull << i;
+	}
+}
+
+const void *ts_ram_data(struct ts_pool *pool, ts_word word)
+{
+	uint8_t *object = ts_pool_addr(pool, ts_word_obj(word));
+
+	return object + (ts_word_kind(word) == TS_RAM ? HEADER_BYTES : 0);
 }
 
 static void drop(struct ts_media *media, unsigned n, const ts_word *word)

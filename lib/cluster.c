@@ -174,18 +174,22 @@ ts_obj ts_cluster_move(struct ts_clusters *clusters,
 	return old;
 }
 
+void ts_cluster_flag(struct ts_cluster *cluster, unsigned slot, ts_word word)
+{
+	ts_store_relaxed(&cluster->words[slot].bits, word.bits);
+}
+
 ts_word ts_cluster_read(struct ts_cluster *cluster, unsigned slot)
 {
-	ts_word *at, hot;
+	ts_word word;
 
 	if (!cluster->words)
 		return ts_word_none();
-	at = &cluster->words[slot];
-	hot = ts_word_set_hot(*at);
+	word = cluster->words[slot];
 	/* Only what is stored has a place to lose. */
-	if (ts_kind_stored(ts_word_kind(hot)) && hot.bits != at->bits)
-		ts_store_relaxed(&at->bits, hot.bits);
-	return hot;
+	if (ts_kind_stored(ts_word_kind(word)) && !ts_word_hot(word))
+		ts_cluster_flag(cluster, slot, ts_word_set_hot(word));
+	return word;
 }
 
 ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,

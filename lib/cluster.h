@@ -96,8 +96,11 @@ ts_obj ts_cluster_move(struct ts_clusters *clusters,
 ts_obj ts_cluster_detach(struct ts_clusters *clusters,
 			 struct ts_cluster *cluster);
 
-/* Read one word of an open cluster and note that it was used. */
+/* Read one word of an open cluster, and set it hot. Returns it as it was. */
 ts_word ts_cluster_read(struct ts_cluster *cluster, unsigned slot);
+
+/* Set or clear hot and mark of one word of an open cluster: the page stays. */
+void ts_cluster_flag(struct ts_cluster *cluster, unsigned slot, ts_word word);
 
 /* Replace one word of an open cluster. Returns the old one. */
 ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,

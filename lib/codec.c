@@ -12,7 +12,6 @@
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"
 #include "shm.h"
-#include "util/lock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -72,40 +71,31 @@ static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
 	return coder;
 }
 
-static int init_coders(struct ts_coders *coders, unsigned n,
-		       const ZSTD_CCtx_params *params)
+static int add_coders(struct ts_lend *lend, unsigned n,
+		      const ZSTD_CCtx_params *params)
 {
-	ts_mutex_init(&coders->lock);
-	ts_cond_init(&coders->returned);
-	coders->n = n;
 	for (unsigned i = 0; i < n; i++) {
 		struct ts_coder *coder = new_coder(params);
 
 		if (!coder)
 			return -ENOMEM;
-		coder->next = coders->free;
-		coders->free = coder;
+		ts_return(lend, coder);
 		if (!coder->scratch || !coder->zstd)
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static void fini_coders(struct ts_coders *coders)
+static void fini_coders(struct ts_lend *lend)
 {
-	struct ts_coder *coder;
+	while (lend->free) {
+		struct ts_coder *coder = ts_borrow(lend);
 
-	while ((coder = coders->free)) {
-		coders->free = coder->next;
 		free(coder->zstd_memory);
 		free(coder->scratch);
 		free(coder);
 	}
-	if (coders->n) {
-		pthread_mutex_destroy(&coders->lock);
-		pthread_cond_destroy(&coders->returned);
-	}
-	coders->n = 0;
+	ts_lend_fini(lend);
 }
 
 int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
@@ -114,12 +104,14 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 	ZSTD_CCtx_params *params = new_params(level);
 	int err;
 
-	*codec = (struct ts_codec){ 0 };
 	if (!params)
 		return -ENOMEM;
-	err = init_coders(&codec->encoders, n_encoders, params);
+	ts_lend_init(&codec->encoders);
+	ts_lend_init(&codec->decoders);
+	codec->made = true;
+	err = add_coders(&codec->encoders, n_encoders, params);
 	if (!err)
-		err = init_coders(&codec->decoders, n_decoders, NULL);
+		err = add_coders(&codec->decoders, n_decoders, NULL);
 	ZSTD_freeCCtxParams(params);
 	if (err)
 		ts_codec_fini(codec);
@@ -128,13 +120,18 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 
 void ts_codec_fini(struct ts_codec *codec)
 {
+	if (!codec->made)
+		return;
 	fini_coders(&codec->encoders);
 	fini_coders(&codec->decoders);
+	codec->made = false;
 }
 
-static void touch_coders(struct ts_coders *coders)
+static void touch_coders(struct ts_lend *lend)
 {
-	for (struct ts_coder *c = coders->free; c; c = c->next) {
+	for (struct ts_lent *l = lend->free; l; l = l->next) {
+		struct ts_coder *c = (struct ts_coder *)l;
+
 		ts_shm_touch(c->scratch, TS_BATCH_PAGES * PAGE_BYTES);
 		ts_shm_touch(c->zstd_memory, c->zstd_bytes);
 	}
@@ -144,27 +141,6 @@ void ts_codec_touch(struct ts_codec *codec)
 {
 	touch_coders(&codec->encoders);
 	touch_coders(&codec->decoders);
-}
-
-struct ts_coder *ts_coder_borrow(struct ts_coders *coders)
-{
-	struct ts_coder *coder;
-
-	ts_lock(&coders->lock);
-	while (!(coder = coders->free))
-		pthread_cond_wait(&coders->returned, &coders->lock);
-	coders->free = coder->next;
-	ts_unlock(&coders->lock);
-	return coder;
-}
-
-void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder)
-{
-	ts_lock(&coders->lock);
-	coder->next = coders->free;
-	coders->free = coder;
-	pthread_cond_signal(&coders->returned);
-	ts_unlock(&coders->lock);
 }
 
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
@@ -184,6 +160,11 @@ int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
 	size_t n;
 
 	switch (codec) {
+	case TS_CODEC_RAW:
+		if (len_bytes != PAGE_BYTES)
+			return -EBADMSG;
+		memcpy(ret_page, data, PAGE_BYTES);
+		return 0;
 	case TS_CODEC_REPEAT:
 		if (len_bytes != sizeof(pattern))
 			return -EBADMSG;

@@ -11,9 +11,9 @@
 #ifndef TS_CODEC_H
 #define TS_CODEC_H
 
+#include "util/lend.h"
 #include "word.h"
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,23 +27,16 @@
 #define TS_BATCH_PAGES 64u
 
 struct ts_coder {
-	struct ts_coder *next;
+	struct ts_lent lent;
 	void *zstd_memory;
 	void *zstd; /* ZSTD_CCtx or ZSTD_DCtx, inside the memory */
 	uint8_t *scratch;
 	size_t zstd_bytes;
 };
 
-/* A stack of coders to borrow from: the one last used is still in the cache. */
-struct ts_coders {
-	pthread_mutex_t lock;
-	pthread_cond_t returned;
-	struct ts_coder *free;
-	unsigned n;
-};
-
 struct ts_codec {
-	struct ts_coders encoders, decoders;
+	struct ts_lend encoders, decoders; /* of struct ts_coder */
+	bool made;
 };
 
 /* Make the coders. @level as for zstd, within the limits above. Scratch of an
@@ -56,9 +49,6 @@ void ts_codec_fini(struct ts_codec *codec);
 /* Touch the memory of all coders, none of which is in use. */
 void ts_codec_touch(struct ts_codec *codec);
 
-struct ts_coder *ts_coder_borrow(struct ts_coders *coders);
-void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder);
-
 /* Compress a page. Returns the length, 1..@max_bytes, or 0 when it would be
  * longer than that; or by up to some twelve bytes shorter, which zstd wants to
  * spare.
@@ -70,8 +60,8 @@ unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 #define TS_CODEC_SLACK_BYTES 3u
 
 /* Restore a page from an object's bytes, any bytes at all. Behind them,
- * TS_CODEC_SLACK_BYTES more must be readable. Returns 0, or -EBADMSG when they are
- * not a page of that codec; @ret_page is then undefined.
+ * TS_CODEC_SLACK_BYTES more must be readable. Returns 0, or -EBADMSG when they
+ * are not a page of that codec; @ret_page is then undefined.
  */
 int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
 		     const void *data, unsigned len_bytes, void *ret_page);

@@ -7,22 +7,22 @@
 
 static inline struct ts_coder *take_encoder(struct ts_codec *codec)
 {
-	return ts_coder_borrow(&codec->encoders);
+	return ts_borrow(&codec->encoders);
 }
 
 static inline void give_encoder(struct ts_codec *codec, struct ts_coder *c)
 {
-	ts_coder_return(&codec->encoders, c);
+	ts_return(&codec->encoders, c);
 }
 
 static inline struct ts_coder *take_decoder(struct ts_codec *codec)
 {
-	return ts_coder_borrow(&codec->decoders);
+	return ts_borrow(&codec->decoders);
 }
 
 static inline void give_decoder(struct ts_codec *codec, struct ts_coder *c)
 {
-	ts_coder_return(&codec->decoders, c);
+	ts_return(&codec->decoders, c);
 }
 
 #endif

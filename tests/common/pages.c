@@ -54,7 +54,7 @@ static void make(uint8_t *page, enum page_kind kind, uint64_t seed)
 		memset(page, 0, PAGE_BYTES);
 		break;
 	case PAGE_NARROW:
-		fill(page, r >> 6 | 1);
+		fill(page, r >> 7 | 1);
 		break;
 	case PAGE_TWICE:
 		r = (r | 1u << 31) & UINT32_MAX;

@@ -96,7 +96,7 @@ static bool attempt(enum call call, unsigned k)
 	failing = call;
 	fail_at = k;
 	n_calls = 0;
-	err = ts_store_new(&params, &store);
+	err = ts_store_new(&params, &store, why, sizeof(why));
 	if (!err) {
 		err = ts_store_start(store);
 		failing = N_CALLS;

@@ -134,15 +134,19 @@ static inline int engine_restore(struct ts_store *store, ts_word word,
 {
 	const struct ts_backend *b = ts_backend_of[ts_word_kind(word)];
 	struct ts_media *media = &store->core.media;
-	struct ts_coder *decoder = take_decoder(&media->codec);
-	int err;
+	struct ts_reading r = {
+		.n = 1,
+		.slot = slot,
+		.data = ret_page,
+		.word = { word },
+		.decoder = take_decoder(&media->codec),
+	};
 
 	if (b->copy)
-		b->copy(media, word, decoder->scratch, ret_page);
-	err = b->restore(media, decoder, word, slot, decoder->scratch,
-			 ret_page);
-	give_decoder(&media->codec, decoder);
-	return err;
+		b->copy(media, &r, 0);
+	b->restore(media, &r, 1);
+	give_decoder(&media->codec, r.decoder);
+	return r.bad ? -EIO : 0;
 }
 
 #endif

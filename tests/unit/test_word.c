@@ -108,18 +108,23 @@ END_TEST
 /* Hot and mark come and go without touching anything else. */
 static void check_flags(ts_word w)
 {
-	ts_word all = ts_word_set_mark(ts_word_set_hot(w));
+	for (unsigned mark = 1; mark <= TS_WORD_MARK_MAX; mark++) {
+		ts_word all = ts_word_set_mark(ts_word_set_hot(w), mark);
 
-	ck_assert(!ts_word_hot(w) && !ts_word_marked(w));
-	ck_assert(ts_word_hot(all) && ts_word_marked(all));
-	ck_assert(!ts_word_hot(ts_word_set_cold(all)));
-	ck_assert(ts_word_marked(ts_word_set_cold(all)));
-	ck_assert(ts_word_hot(ts_word_clear_mark(all)));
-	ck_assert(!ts_word_marked(ts_word_clear_mark(all)));
-	ck_assert_uint_eq(ts_word_set_cold(ts_word_clear_mark(all)).bits,
-			  w.bits);
-	ck_assert_uint_eq(ts_word_kind(all), ts_word_kind(w));
-	ck_assert_uint_eq(ts_word_len(all), ts_word_len(w));
+		ck_assert(!ts_word_hot(w));
+		ck_assert_uint_eq(ts_word_mark(w), 0);
+		ck_assert(ts_word_hot(all));
+		ck_assert_uint_eq(ts_word_mark(all), mark);
+		ck_assert(!ts_word_hot(ts_word_set_cold(all)));
+		ck_assert_uint_eq(ts_word_mark(ts_word_set_cold(all)), mark);
+		ck_assert(ts_word_hot(ts_word_set_mark(all, 0)));
+		ck_assert_uint_eq(ts_word_mark(ts_word_set_mark(all, 0)), 0);
+		ck_assert_uint_eq(ts_word_set_cold(ts_word_set_mark(all, 0))
+					  .bits,
+				  w.bits);
+		ck_assert_uint_eq(ts_word_kind(all), ts_word_kind(w));
+		ck_assert_uint_eq(ts_word_len(all), ts_word_len(w));
+	}
 }
 
 START_TEST(flags)
@@ -168,11 +173,11 @@ START_TEST(moved)
 	ts_obj from = {256}, to = {512 * 256};
 	ts_word w = ts_word_set_hot(ts_word_ram(from, 77, TS_CODEC_ZSTD));
 
-	w = ts_word_moved(ts_word_set_mark(w), to);
+	w = ts_word_moved(ts_word_set_mark(w, 2), to);
 	ck_assert_uint_eq(ts_word_obj(w).grains, to.grains);
 	ck_assert_uint_eq(ts_word_len(w), 77);
 	ck_assert_uint_eq(ts_word_codec(w), TS_CODEC_ZSTD);
-	ck_assert(ts_word_hot(w) && ts_word_marked(w));
+	ck_assert(ts_word_hot(w) && ts_word_mark(w) == 2);
 	w = ts_word_moved(ts_word_raw(from, 0xdeadbeef), to);
 	ck_assert_uint_eq(ts_word_obj(w).grains, to.grains);
 	ck_assert_uint_eq(ts_word_check(w), 0xdeadbeef);
