@@ -198,6 +198,8 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		params->ram_bytes = machine / 2;
 		if (params->ram_bytes < RAM_MIN_BYTES)
 			params->ram_bytes = RAM_MIN_BYTES;
+		if (params->ram_bytes > RAM_MAX_BYTES)
+			params->ram_bytes = RAM_MAX_BYTES;
 	}
 	if (params->ram_bytes > machine) {
 		ts_size_format(params->ram_bytes, given, sizeof(given));
@@ -212,5 +214,7 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		params->reserve_bytes = RESERVE_BYTES;
 	if (params->reserve_bytes > params->ram_bytes / 4)
 		params->reserve_bytes = params->ram_bytes / 4;
+	if (params->reserve_bytes < TS_BLOCK_BYTES)
+		params->reserve_bytes = TS_BLOCK_BYTES;
 	return 0;
 }
