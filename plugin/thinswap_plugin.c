@@ -56,6 +56,7 @@ static void plugin_load(void)
 static void plugin_unload(void)
 {
 	ts_store_free(store);
+	ts_params_fini(&params);
 }
 
 static void plugin_dump(void)
@@ -95,12 +96,11 @@ static int plugin_config_complete(void)
 
 static int plugin_get_ready(void)
 {
-	int err = ts_store_new(&params, &store);
+	char err[512];
 
-	if (!err)
+	if (!ts_store_new(&params, &store, err, sizeof(err)))
 		return 0;
-	nbdkit_error("cannot set up %llu bytes of memory: %s",
-		     (unsigned long long)params.ram_bytes, strerror(-err));
+	nbdkit_error("%s", err);
 	return -1;
 }
 
@@ -133,8 +133,7 @@ static int plugin_after_fork(void)
 
 	if (!err)
 		return 0;
-	nbdkit_error("cannot touch the first %llu bytes of memory: %s",
-		     (unsigned long long)params.reserve_bytes, strerror(-err));
+	nbdkit_error("cannot start: %s", strerror(-err));
 	return -1;
 }
 
@@ -243,7 +242,11 @@ static struct nbdkit_plugin plugin = {
 	.config_help =
 		"size=<SIZE>   (required) virtual size of the device\n"
 		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
-		"level=<N>     zstd level, -7 to 19 (default: 1)",
+		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
+		"spill=<PATH>  file or block device for what does not fit in ram\n"
+		"spill-size=<SIZE>    size of the spill file\n"
+		"encrypt=<BOOL>       seal what is spilled (default: true)\n"
+		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)",
 	.load = plugin_load,
 	.unload = plugin_unload,
 	.dump_plugin = plugin_dump,
