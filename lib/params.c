@@ -19,10 +19,10 @@
 /* Eight segments and the header's; 2^25 segments of 1 MiB. */
 #define SPILL_MIN_BYTES (9ull << 20)
 #define SPILL_MAX_BYTES (1ull << 45)
-/* A burst of 4 MiB of compressed pages, some 16 MiB of swap-out, while the
+/* A burst of 2 MiB of compressed pages, some 8 MiB of swap-out, while the
  * keeper touches more.
  */
-#define RESERVE_BYTES (4ull << 20)
+#define RESERVE_BYTES (2ull << 20)
 
 void ts_params_init(struct ts_params *params)
 {

@@ -133,6 +133,8 @@ static void touch_again(struct ts_store *store)
 	ts_shm_touch(core->shm.base, ts_clusters_root_bytes(core->n_slots));
 	ts_shm_touch(core->clusters.stripes,
 		     TS_STRIPES * sizeof(*core->clusters.stripes));
+	ts_shm_touch(core->clusters.leaf_live,
+		     core->clusters.n_leaves * sizeof(uint32_t));
 	ts_codec_touch(&core->media.codec);
 }
 
