@@ -70,7 +70,7 @@ static void count_word(struct change *change, ts_word word, int by)
 	enum ts_kind kind = ts_word_kind(word);
 
 	change->slots[kind] += by;
-	if (kind == TS_RAM || kind == TS_RAW)
+	if (ts_kind_stored(kind))
 		change->stored_bytes += by * (int)ts_word_len(word);
 }
 

@@ -183,7 +183,7 @@ ts_word ts_cluster_read(struct ts_cluster *cluster, unsigned slot)
 	at = &cluster->words[slot];
 	hot = ts_word_set_hot(*at);
 	/* Only what is stored has a place to lose. */
-	if (ts_word_kind(hot) >= TS_RAM && hot.bits != at->bits)
+	if (ts_kind_stored(ts_word_kind(hot)) && hot.bits != at->bits)
 		ts_store_relaxed(&at->bits, hot.bits);
 	return hot;
 }

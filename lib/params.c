@@ -13,8 +13,8 @@
 
 /* Every size class may hold a block of its own that is nearly empty. */
 #define RAM_MIN_BYTES (8ull << 20)
-/* A raw page's number in its word has 28 bits. */
-#define RAM_MAX_BYTES (1ull << 40)
+/* A raw page's number in its word has 27 bits. */
+#define RAM_MAX_BYTES (512ull << 30)
 /* A burst of 4 MiB of compressed pages, some 16 MiB of swap-out, while the
  * keeper touches more.
  */

@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* word.h - where a slot's page is: one 64-bit word
  *
- *        63                              20 19       8 7     4  3   2    0
- *       +----------------------------------------------------+-----+------+
- * none  |                         0                          |  0  |  0   |
- * zero  |                         0                          |  0  |  1   |
- * fill  |                pattern, see below                  |  0  |  2   |
- * ram   | object, in grains of 16 bytes    | length-1 | codec| hot |  4   |
- * raw   | page of the pool, 28 bits   | check of the page, 32| hot |  5   |
- *       +----------------------------------------------------+-----+------+
+ *        63                             21 20       9 8   5  4     3   2    0
+ *       +---------------------------------------------------+----+-----+------+
+ * none  |                         0                         | 0  |  0  |  0   |
+ * zero  |                         0                         | 0  |  0  |  1   |
+ * fill  |               pattern, see below                  | 0  |  0  |  2   |
+ * ram   | object, in grains of 16 bytes   | length-1 | codec|mark| hot |  4   |
+ * raw   | page of the pool, 27 bits | check of the page, 32 |mark| hot |  5   |
+ * spill | segment, 27 bits  | offset, 20 bits | length-1, 12| 0  | hot |  6   |
+ *       +---------------------------------------------------+----+-----+------+
  *
- * Kinds 3 (staged) and 6 (spill) are set aside for write-behind and the spill
- * tier. The number of a kind is part of the shared segment's layout.
+ * Kind 3 (staged) is set aside for write-behind. The number of a kind is part
+ * of the shared segment's layout.
  *
  * none  never written, or discarded: reads as zero and costs nothing
  * zero  written, all zero
- * fill  one 64-bit pattern all over. Bit 63 tells the form: 0, bits 62..4 are
- *       the pattern itself (59 bits: small integers, user pointers); 1, bits
- *       35..4 are 32 bits that repeat twice. Wider patterns become ram
+ * fill  one 64-bit pattern all over. Bit 63 tells the form: 0, bits 62..5 are
+ *       the pattern itself (58 bits: small integers, user pointers); 1, bits
+ *       36..5 are 32 bits that repeat twice. Wider patterns become ram
  *       objects with the codec "repeat".
  * ram   a compressed object of the pool; codec tells how to read it
  * raw   a page that does not compress, kept as it is in a page of its own,
  *       without a header: hence its check is here
+ * spill a sealed record of the spill file
  * hot   set by a read, taken away by the clock (second chance)
+ * mark  the write mark: a copy of the object is on its way to spill. A write
+ *       or discard replaces the word and the mark with it, so a mark that is
+ *       still there when the copy has arrived says that the page is the same.
  *
  * Only the helpers below touch the bits.
  */
@@ -39,6 +44,7 @@ enum ts_kind {
 	TS_FILL = 2,
 	TS_RAM = 4,
 	TS_RAW = 5,
+	TS_SPILL = 6,
 	TS_KINDS = 8,
 };
 
@@ -61,14 +67,18 @@ typedef struct {
 #define TS_GRAIN_BYTES (1u << TS_GRAIN_SHIFT)
 
 #define TS_WORD_HOT_BIT 3
-#define TS_WORD_PAYLOAD_SHIFT 4
-#define TS_WORD_LEN_SHIFT 8
-#define TS_WORD_OBJ_SHIFT 20
-#define TS_WORD_RAW_PAGE_SHIFT 36
+#define TS_WORD_MARK_BIT 4
+#define TS_WORD_PAYLOAD_SHIFT 5
+#define TS_WORD_LEN_SHIFT 9
+#define TS_WORD_OBJ_SHIFT 21
+#define TS_WORD_RAW_PAGE_SHIFT 37
+#define TS_WORD_SPILL_OFF_SHIFT 17
+#define TS_WORD_SPILL_SEGMENT_SHIFT 37
 #define TS_WORD_FILL_TWICE (1ull << 63)
 
 #define TS_MAX_GRAINS (1ull << (64 - TS_WORD_OBJ_SHIFT))
 #define TS_MAX_RAW_PAGES (1ull << (64 - TS_WORD_RAW_PAGE_SHIFT))
+#define TS_MAX_SEGMENTS (1ull << (64 - TS_WORD_SPILL_SEGMENT_SHIFT))
 
 _Static_assert(sizeof(ts_word) == 8, "a slot is one 64-bit word");
 _Static_assert(TS_KINDS <= 1 << TS_WORD_HOT_BIT, "kinds fit below hot");
@@ -102,10 +112,30 @@ static inline ts_word ts_word_set_hot(ts_word w)
 	return (ts_word){ w.bits | 1u << TS_WORD_HOT_BIT };
 }
 
-/* The two words name the same data; hot may differ. */
-static inline bool ts_word_same(ts_word a, ts_word b)
+static inline ts_word ts_word_set_cold(ts_word w)
 {
-	return ts_word_set_hot(a).bits == ts_word_set_hot(b).bits;
+	return (ts_word){ w.bits & ~(uint64_t)(1u << TS_WORD_HOT_BIT) };
+}
+
+static inline bool ts_word_marked(ts_word w)
+{
+	return w.bits >> TS_WORD_MARK_BIT & 1;
+}
+
+static inline ts_word ts_word_set_mark(ts_word w)
+{
+	return (ts_word){ w.bits | 1u << TS_WORD_MARK_BIT };
+}
+
+static inline ts_word ts_word_clear_mark(ts_word w)
+{
+	return (ts_word){ w.bits & ~(uint64_t)(1u << TS_WORD_MARK_BIT) };
+}
+
+/* Whether a kind is stored outside its word. */
+static inline bool ts_kind_stored(enum ts_kind kind)
+{
+	return kind == TS_RAM || kind == TS_RAW || kind == TS_SPILL;
 }
 
 /* Returns whether the pattern fits in a word; if so it is in @ret_word. */
@@ -113,7 +143,7 @@ static inline bool ts_word_fill(uint64_t pattern, ts_word *ret_word)
 {
 	uint64_t low = pattern & UINT32_MAX;
 
-	if (pattern >> 59 == 0)
+	if (pattern >> 58 == 0)
 		ret_word->bits = pattern << TS_WORD_PAYLOAD_SHIFT | TS_FILL;
 	else if (pattern >> 32 == low)
 		ret_word->bits = TS_WORD_FILL_TWICE |
@@ -164,11 +194,14 @@ static inline ts_obj ts_word_obj(ts_word w)
 	return (ts_obj){ w.bits >> TS_WORD_OBJ_SHIFT };
 }
 
-/* Stored bytes of a ram or raw word: what compression made of the page. */
+/* Stored bytes of a ram, raw or spill word: what compression made of the page.
+ */
 static inline unsigned ts_word_len(ts_word w)
 {
 	if (ts_word_kind(w) == TS_RAW)
 		return 4096;
+	if (ts_word_kind(w) == TS_SPILL)
+		return (unsigned)(w.bits >> TS_WORD_PAYLOAD_SHIFT & 4095) + 1;
 	assert(ts_word_kind(w) == TS_RAM);
 	return (unsigned)(w.bits >> TS_WORD_LEN_SHIFT & 4095) + 1;
 }
@@ -185,16 +218,40 @@ static inline uint32_t ts_word_check(ts_word w)
 	return (uint32_t)(w.bits >> TS_WORD_PAYLOAD_SHIFT);
 }
 
-/* The same page at another place of the pool. */
+static inline ts_word ts_word_spill(uint32_t segment, unsigned off_bytes,
+				    unsigned len_bytes)
+{
+	assert(segment < TS_MAX_SEGMENTS && off_bytes < 1u << 20);
+	assert(len_bytes >= 1 && len_bytes <= 4096);
+	return (ts_word){ (uint64_t)segment << TS_WORD_SPILL_SEGMENT_SHIFT |
+			  (uint64_t)off_bytes << TS_WORD_SPILL_OFF_SHIFT |
+			  (uint64_t)(len_bytes - 1) << TS_WORD_PAYLOAD_SHIFT |
+			  TS_SPILL };
+}
+
+static inline uint32_t ts_word_segment(ts_word w)
+{
+	assert(ts_word_kind(w) == TS_SPILL);
+	return (uint32_t)(w.bits >> TS_WORD_SPILL_SEGMENT_SHIFT);
+}
+
+static inline unsigned ts_word_spill_off(ts_word w)
+{
+	assert(ts_word_kind(w) == TS_SPILL);
+	return (unsigned)(w.bits >> TS_WORD_SPILL_OFF_SHIFT & ((1u << 20) - 1));
+}
+
+/* The same page at another place of the pool; hot and mark stay. */
 static inline ts_word ts_word_moved(ts_word w, ts_obj to)
 {
+	uint64_t flags = 1u << TS_WORD_HOT_BIT | 1u << TS_WORD_MARK_BIT;
 	ts_word moved;
 
 	if (ts_word_kind(w) == TS_RAW)
 		moved = ts_word_raw(to, ts_word_check(w));
 	else
 		moved = ts_word_ram(to, ts_word_len(w), ts_word_codec(w));
-	return ts_word_hot(w) ? ts_word_set_hot(moved) : moved;
+	return (ts_word){ moved.bits | (w.bits & flags) };
 }
 
 #endif
