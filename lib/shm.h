@@ -27,6 +27,12 @@ struct ts_shm {
  */
 int ts_shm_new(struct ts_shm *shm, size_t bytes);
 
+/* Undo for the segment what mlockall() has done to the process, where the
+ * segment's own lock holds: a mapping that is locked as well refuses to give
+ * memory back. Call after any mlockall().
+ */
+void ts_shm_unpin(struct ts_shm *shm);
+
 /* Unmap. A zeroed struct is fine. */
 void ts_shm_free(struct ts_shm *shm);
 

@@ -93,6 +93,7 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store)
 
 int ts_store_start(struct ts_store *store)
 {
+	ts_shm_unpin(&store->core.shm);
 	return ts_keeper_start(&store->keeper);
 }
 
