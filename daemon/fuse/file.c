@@ -181,12 +181,12 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t len, off_t off,
 {
 	struct ts_fuse_file *file = file_of(req);
 	void *buf = ts_fuse_answer_buffer();
-	int err;
+	int err = 0;
 
 	len = clip(file, len, off);
 	if (len > TS_FUSE_MAX_BYTES)
 		err = -EINVAL;
-	else
+	else if (len)
 		err = ts_store_read(file->store, buf, len, (uint64_t)off);
 	if (err)
 		fuse_reply_err(req, -err);
@@ -199,9 +199,9 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data,
 {
 	struct ts_fuse_file *file = file_of(req);
 	size_t inside = clip(file, len, off);
-	int err = -EFBIG;
+	int err = len ? -EFBIG : 0;
 
-	if (inside || !len)
+	if (inside)
 		err = ts_store_write(file->store, data, inside, (uint64_t)off);
 	if (err)
 		fuse_reply_err(req, -err);
