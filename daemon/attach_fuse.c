@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -34,6 +35,8 @@
 #define WARM_THREADS 16
 #define WARM_BYTES (1u << 20)
 #define WARM_ROUNDS 20
+#define WARM_READS 4
+#define WARM_STACK_BYTES (128u << 10)
 
 static int fuse_usable(const struct ts_config *config, struct ts_error *error)
 {
@@ -41,7 +44,7 @@ static int fuse_usable(const struct ts_config *config, struct ts_error *error)
 	const char *loop[] = { config->tuning.modprobe, "loop", NULL };
 	struct ts_error told;
 
-	if (geteuid() != 0)
+	if (!ts_harden_has_capability(CAP_SYS_ADMIN))
 		return ts_fail(error, -EPERM, "a loop device and its mount "
 			       "need root (CAP_SYS_ADMIN)");
 	if (access("/dev/fuse", F_OK) < 0)
@@ -135,11 +138,11 @@ static void *warm_thread(void *opaque)
 		warmer->err = -ENOMEM;
 		return NULL;
 	}
-	for (size_t i = 0; i < warmer->bytes / sizeof(*buf); i++)
-		buf[i] = i * (i & 1 ? 0x9e3779b97f4a7c15ull : 1);
-	for (int i = 0; i < 4 && warmer->err == 0; i++)
-		if (pwrite(warmer->fd, buf, warmer->bytes, 0) < 0 ||
-		    pread(warmer->fd, buf, warmer->bytes, 0) < 0)
+	ts_nbd_warm_pattern(buf, warmer->bytes);
+	if (pwrite(warmer->fd, buf, warmer->bytes, 0) < 0)
+		warmer->err = -errno;
+	for (int i = 0; i < WARM_READS && warmer->err == 0; i++)
+		if (pread(warmer->fd, buf, warmer->bytes, 0) < 0)
 			warmer->err = -errno;
 	free(buf);
 	return NULL;
@@ -150,15 +153,19 @@ static int warm_round(int fd, size_t bytes, struct ts_error *error)
 	struct warmer warmers[WARM_THREADS];
 	pthread_t threads[WARM_THREADS];
 	unsigned started = 0;
+	pthread_attr_t attr;
 	int err = 0;
 
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, WARM_STACK_BYTES);
 	while (started < WARM_THREADS && err == 0) {
 		warmers[started] = (struct warmer){ .fd = fd, .bytes = bytes };
-		err = -pthread_create(&threads[started], NULL, warm_thread,
+		err = -pthread_create(&threads[started], &attr, warm_thread,
 				      &warmers[started]);
 		if (err == 0)
 			started++;
 	}
+	pthread_attr_destroy(&attr);
 	while (started--) {
 		pthread_join(threads[started], NULL);
 		if (warmers[started].err < 0)

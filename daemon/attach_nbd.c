@@ -15,6 +15,7 @@
 #include "attach.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #include "log.h"
 #include "nbdnl.h"
 #include "stop.h"
+#include "util/harden.h"
 
 #define MAX_CONNECTIONS 16
 #define CONNECT_TIMEOUT_MS 30000
@@ -59,7 +61,7 @@ static int nbd_usable(const struct ts_config *config, struct ts_error *error)
 						      "module loaded, but "
 						      "no netlink family");
 	}
-	if (geteuid() != 0)
+	if (!ts_harden_has_capability(CAP_SYS_ADMIN))
 		return ts_fail(error, -EPERM,
 			       "connecting an nbd device needs root "
 			       "(CAP_SYS_ADMIN)");

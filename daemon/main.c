@@ -2,6 +2,7 @@
 /* main.c - thinswapd: compressed swap from one configuration file */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,8 @@ int main(int argc, char **argv)
 	code = parse_options(argc, argv, &d);
 	if (code >= 0)
 		return code;
+	/* Arenas are address space that the memory lock would count. */
+	mallopt(M_ARENA_MAX, 1);
 	ts_log_open();
 	ts_stop_block_signals();
 	complete_path();

@@ -21,6 +21,8 @@
 #define WARM_BYTES (1u << 20)
 #define WARM_IN_FLIGHT 64
 #define WARM_ROUNDS 20
+#define WARM_PAGE_OF 16
+#define WORDS_A_PAGE 512
 
 /* A block-status request covers 4 GiB at most: 16384 of them. */
 #define MAP_STEP_BYTES 0xfffff000u
@@ -141,12 +143,14 @@ int ts_nbd_describe(struct nbd_handle *nbd, struct ts_nbd_export *ret,
 	return 0;
 }
 
-/* Half noise, half repetition: the codec has work and finds something. */
-static void fill_pattern(uint64_t *words, size_t bytes)
+void ts_nbd_warm_pattern(void *buf, size_t bytes)
 {
-	uint64_t state = 0x9e3779b97f4a7c15ull;
+	uint64_t state = 0x9e3779b97f4a7c15ull, *words = buf;
 
+	memset(buf, 0, bytes);
 	for (size_t i = 0; i < bytes / sizeof(*words); i++) {
+		if (i / WORDS_A_PAGE % WARM_PAGE_OF != 0)
+			continue;
 		state ^= state << 13;
 		state ^= state >> 7;
 		state ^= state << 17;
@@ -211,7 +215,7 @@ int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid,
 	buffers = malloc(5 * (size_t)WARM_BYTES);
 	if (!buffers)
 		return ts_fail(error, -ENOMEM, "warm-up: %m");
-	fill_pattern(buffers, WARM_BYTES);
+	ts_nbd_warm_pattern(buffers, WARM_BYTES);
 
 	while (warmth.rounds < WARM_ROUNDS) {
 		ts_harden_observe(server_pid, &before);

@@ -50,6 +50,11 @@ struct ts_nbd_warmth {
 int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid,
 		struct ts_nbd_warmth *ret, struct ts_error *error);
 
+/* What warm-up writes: large requests of pages that cost nothing, and every
+ * 16th one half noise, half repetition, so that the codec has its turn too.
+ */
+void ts_nbd_warm_pattern(void *buf, size_t bytes);
+
 /* How long to wait for one answer. When @must_stop says so, or the time is
  * over, the call fails, and the handle is then good only for closing.
  */

@@ -135,6 +135,11 @@ void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server)
 	if (server->pid <= 0)
 		return;
 	ts_child_stop(server, TS_SERVER_GRACE_MS);
+	ts_server_forget(rt);
+}
+
+void ts_server_forget(const struct ts_runtime *rt)
+{
 	ts_runtime_forget(rt, TS_SERVER_NOTE);
 }
 

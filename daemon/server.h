@@ -28,6 +28,9 @@ int ts_server_start(const struct ts_config *config,
  */
 void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server);
 
+/* It has ended by itself and is reaped: forget the note. */
+void ts_server_forget(const struct ts_runtime *rt);
+
 /* The server that a dead daemon left in this runtime directory: its pid, or
  * 0 when there is none.
  */

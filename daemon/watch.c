@@ -21,6 +21,7 @@
 #include "daemon.h"
 #include "drain.h"
 #include "log.h"
+#include "server.h"
 #include "swaparea.h"
 #include "util/size.h"
 
@@ -95,6 +96,7 @@ static int on_server_end(sd_event_source *source, int fd, uint32_t events,
 
 	d->server_source = sd_event_source_disable_unref(d->server_source);
 	ts_child_wait(&d->server, -1, &status);
+	ts_server_forget(&d->rt);
 	ts_log(LOG_CRIT, "%s ended with status %d", d->server.name, status);
 	if (d->attach.device[0]) {
 		declare_failed(d, d->server.name);

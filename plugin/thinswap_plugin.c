@@ -7,8 +7,10 @@
  */
 #include "config.h"
 #include "thinswap.h"
+#include "util/harden.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +21,9 @@
 
 /* The largest request that the NBD protocol's peers expect to work. */
 #define MAX_REQUEST_BYTES (32u << 20)
+
+/* Code, stacks, request buffers and contexts. */
+#define LOCKED_BESIDE_RAM_BYTES (64ull << 20)
 
 static struct ts_params params;
 static struct ts_store *store;
@@ -87,9 +92,32 @@ static int plugin_get_ready(void)
 	return -1;
 }
 
+/* Locks do not cross a fork, so this cannot come earlier. A lock that the
+ * limit would break later, at some large write, is not taken at all.
+ */
+static void harden(void)
+{
+	uint64_t limit, need = params.ram_bytes + LOCKED_BESIDE_RAM_BYTES;
+	int err = ts_harden_memlock_limit(need, &limit);
+
+	if (err)
+		nbdkit_error("warning: memory is not locked and can be "
+			     "swapped out: RLIMIT_MEMLOCK is %" PRIu64
+			     " bytes, %" PRIu64 " are needed", limit, need);
+	else if ((err = ts_harden_lock_memory()))
+		nbdkit_error("warning: memory is not locked and can be "
+			     "swapped out: mlockall: %s", strerror(-err));
+	err = ts_harden_populate_code(NULL);
+	if (err)
+		nbdkit_debug("code is not populated: %s", strerror(-err));
+}
+
 static int plugin_after_fork(void)
 {
-	int err = ts_store_start(store);
+	int err;
+
+	harden();
+	err = ts_store_start(store);
 
 	if (!err)
 		return 0;

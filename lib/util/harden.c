@@ -121,7 +121,7 @@ int ts_harden_oom_score_adj(int value)
 	return ret;
 }
 
-static bool may_lock_anything(void)
+bool ts_harden_has_capability(int capability)
 {
 	struct __user_cap_header_struct head = {
 		.version = _LINUX_CAPABILITY_VERSION_3,
@@ -130,8 +130,8 @@ static bool may_lock_anything(void)
 
 	if (syscall(SYS_capget, &head, data) < 0)
 		return false;
-	return data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &
-	       CAP_TO_MASK(CAP_IPC_LOCK);
+	return data[CAP_TO_INDEX(capability)].effective &
+	       CAP_TO_MASK(capability);
 }
 
 int ts_harden_memlock_limit(uint64_t need_bytes, uint64_t *ret_limit_bytes)
@@ -140,7 +140,8 @@ int ts_harden_memlock_limit(uint64_t need_bytes, uint64_t *ret_limit_bytes)
 
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
 		return -errno;
-	if (limit.rlim_cur == RLIM_INFINITY || may_lock_anything()) {
+	if (limit.rlim_cur == RLIM_INFINITY ||
+	    ts_harden_has_capability(CAP_IPC_LOCK)) {
 		*ret_limit_bytes = UINT64_MAX;
 		return 0;
 	}

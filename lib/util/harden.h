@@ -44,6 +44,9 @@ int ts_harden_io_flusher(bool on);
  */
 int ts_harden_oom_score_adj(int value);
 
+/* Is a capability of linux/capability.h effective in this thread? */
+bool ts_harden_has_capability(int capability);
+
 /* May this process lock @need_bytes? 0 when it may, -ENOMEM when the limit is
  * too small. @ret_limit_bytes is UINT64_MAX when there is none (also with
  * CAP_IPC_LOCK, which lifts it).
