@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,9 @@
 #include <unistd.h>
 
 #define DEFAULT_THREADS 4u
+
+/* Code, stacks, buffers and contexts. */
+#define LOCKED_BESIDE_RAM_BYTES ((uint64_t)64 << 20)
 
 struct options {
 	struct ts_fuse_options fuse;
@@ -145,15 +149,25 @@ static void complain(int err, const char *what, const char *risk)
 		       strerror(-err), risk);
 }
 
+/* A lock that the limit would break later is not taken at all. */
+static int lock_memory(const struct options *o)
+{
+	uint64_t limit;
+	int err = ts_harden_memlock_limit(o->params.ram_bytes +
+					  LOCKED_BESIDE_RAM_BYTES, &limit);
+
+	return err ? err : ts_harden_lock_memory();
+}
+
 /* Before any thread starts and before any buffer is touched. */
-static void harden(void)
+static void harden(const struct options *o)
 {
 	mallopt(M_ARENA_MAX, 1);
 	complain(ts_harden_io_flusher(true), "I/O flusher flag",
 		 "an allocation can wait for write-back that waits for it");
 	complain(ts_harden_oom_score_adj(-1000), "oom_score_adj -1000",
 		 "the OOM killer can choose it, and what it stores is lost");
-	complain(ts_harden_lock_memory(), "memory lock",
+	complain(lock_memory(o), "memory lock (CAP_IPC_LOCK, RLIMIT_MEMLOCK)",
 		 "its own memory can be swapped out, to itself: a deadlock");
 }
 
@@ -245,7 +259,7 @@ int main(int argc, char **argv)
 	if (err)
 		return err < 0 ? 2 : 0;
 	signal_fd = open_signals();
-	harden();
+	harden(&o);
 	err = ts_store_new(&o.params, &store);
 	if (err)
 		ts_fail(&error, err, "cannot set up %llu bytes of memory: %m",

@@ -29,14 +29,14 @@ def is_mounted(path):
 class Server:
     """thinswap-fuse on a directory of its own; use with `with`."""
 
-    def __init__(self, program, *params, options=()):
+    def __init__(self, program, *params, options=(), prefix=()):
         self.dir = tempfile.mkdtemp(prefix='thinswap-fuse-')
         self.file = os.path.join(self.dir, 'swap')
         self.log = tempfile.TemporaryFile('w+')
         ready, told = os.pipe()
         # Own session: Ctrl-C reaches the test alone, which cleans up.
         self.proc = subprocess.Popen(
-            [program, '--ready-fd', str(told), *options, self.dir, *params],
+            [program, *prefix, '--ready-fd', str(told), *options, self.dir, *params],
             pass_fds=[told], start_new_session=True, stderr=self.log)
         os.close(told)
         self.ready = os.read(ready, 1) == b'\n'

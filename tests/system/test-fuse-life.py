@@ -163,6 +163,24 @@ def test_hardened(program):
         count_growth(server)
 
 
+def test_memlock(program):
+    """Case 1: a low RLIMIT_MEMLOCK is named at start, and all works."""
+    if not shutil.which('setpriv'):
+        return
+    with Server('setpriv', 'size=64M', 'ram=32M', options=(), prefix=[
+            '--bounding-set=-ipc_lock', '--inh-caps=-ipc_lock', 'prlimit',
+            '--memlock=8388608', program]) as server:
+        assert 'memory lock' in server.text(), server.text()
+        fd = os.open(server.file, os.O_RDWR)
+        noise = random.randbytes(1 << 20)
+        for i in range(16):
+            os.pwrite(fd, noise, i << 20)
+        for i in range(16):
+            assert os.pread(fd, 1 << 20, i << 20) == noise
+        os.close(fd)
+        assert server.stop() == 0
+
+
 def load(path, rounds, seed):
     """Overwrites of 4 KiB to 1 MiB, by several processes at once."""
     children = []
@@ -245,6 +263,7 @@ def main():
     test_interrupted(program)
     print('ok: interrupted at every moment', flush=True)
     test_hardened(program)
+    test_memlock(program)
     print('ok: locked, and does not grow (cases 1, 2)', flush=True)
     if not os.path.exists('/dev/loop-control'):
         print('no loop devices: they are not tried')
