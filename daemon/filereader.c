@@ -21,8 +21,8 @@
 #include "nbdclient.h"
 #include "stop.h"
 
-#define PAGE_BYTES 4096
-#define STEP_MS 100
+#define PAGE_BYTES   4096
+#define STEP_MS      100
 #define OPEN_STEP_MS 20
 
 struct reader {
@@ -44,14 +44,17 @@ static int open_file(const char *path, const struct ts_child *server,
 		if (errno != ENOENT)
 			return ts_fail(error, -errno, "open %s: %m", path);
 		if (!ts_child_is_alive(server))
-			return ts_fail(error, -EPIPE, "%s ended at start; its "
-				       "messages are above", server->name);
+			return ts_fail(error, -EPIPE,
+				       "%s ended at start; its "
+				       "messages are above",
+				       server->name);
 		if (ts_stop_is_requested())
 			return ts_fail(error, -ECANCELED, "told to stop");
 		if (ms >= timeout_ms)
-			return ts_fail(error, -ETIMEDOUT, "%s has not mounted "
-				       "after %d s", server->name,
-				       timeout_ms / 1000);
+			return ts_fail(error, -ETIMEDOUT,
+				       "%s has not mounted "
+				       "after %d s",
+				       server->name, timeout_ms / 1000);
 		usleep(OPEN_STEP_MS * 1000);
 	}
 }
@@ -97,7 +100,7 @@ static int await(struct reader *reader, const struct ts_nbd_patience *patience,
 		 struct ts_error *error)
 {
 	for (int ms = 0; ms < patience->timeout_ms; ms += STEP_MS) {
-		struct timespec step = { .tv_nsec = STEP_MS * 1000000 };
+		struct timespec step = {.tv_nsec = STEP_MS * 1000000};
 		struct io_event event;
 
 		if (syscall(SYS_io_getevents, reader->context, 1, 1, &event,
@@ -116,12 +119,15 @@ static int file_read(void *opaque, const struct ts_nbd_patience *patience,
 		     struct ts_error *error)
 {
 	struct reader *reader = opaque;
-	struct iocb request = {
-		.aio_fildes = (uint32_t)reader->fd,
-		.aio_lio_opcode = IOCB_CMD_PREAD,
-		.aio_buf = (uint64_t)(uintptr_t)reader->page,
-		.aio_nbytes = PAGE_BYTES,
-	}, *requests = &request;
+	struct iocb request =
+			    {
+				    .aio_fildes = (uint32_t)reader->fd,
+				    .aio_lio_opcode = IOCB_CMD_PREAD,
+				    .aio_buf =
+					    (uint64_t)(uintptr_t)reader->page,
+				    .aio_nbytes = PAGE_BYTES,
+			    },
+		    *requests = &request;
 	int got;
 
 	if (reader->under_way) {

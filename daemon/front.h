@@ -28,8 +28,8 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 struct ts_front_ops {
-	const char *path;  /* what it serves, in the runtime directory */
-	bool has_socket;   /* that is an NBD socket */
+	const char *path; /* what it serves, in the runtime directory */
+	bool has_socket;  /* that is an NBD socket */
 
 	/* Make the place where it will serve. What a dead instance left there
 	 * is taken away; nothing of it is in use as swap. @ret_fd is the

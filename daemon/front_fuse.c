@@ -17,7 +17,7 @@
 #include "filereader.h"
 
 #define MOUNT_NAME "fuse"
-#define PROGRAM "thinswap-fuse"
+#define PROGRAM    "thinswap-fuse"
 
 /* The server ends when the mount is gone; with MNT_DETACH, when the last user
  * is.

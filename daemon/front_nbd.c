@@ -20,8 +20,7 @@ static int nbd_prepare(const struct ts_config *config,
 		       const struct ts_runtime *rt, int *ret_fd,
 		       struct ts_error *error)
 {
-	return ts_runtime_listen(rt, SOCKET_NAME,
-				 config->security.socket_mode,
+	return ts_runtime_listen(rt, SOCKET_NAME, config->security.socket_mode,
 				 config->security.socket_gid, ret_fd, error);
 }
 

@@ -24,10 +24,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define TRIES 64
+#define TRIES            64
 #define LOOP_BLOCK_BYTES 4096
-#define GONE_TIMEOUT_MS 5000
-#define GONE_STEP_MS 10
+#define GONE_TIMEOUT_MS  5000
+#define GONE_STEP_MS     10
 
 static const char *base_of(const char *device)
 {
@@ -44,8 +44,8 @@ static int read_sysfs(const char *device, const char *name, char *ret,
 	ssize_t got;
 	int fd;
 
-	snprintf(path, sizeof(path), "/sys/block/%.32s/%.40s",
-		 base_of(device), name);
+	snprintf(path, sizeof(path), "/sys/block/%.32s/%.40s", base_of(device),
+		 name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -123,7 +123,8 @@ static int configure(int control_fd, int file_fd, const char *file,
 		}
 		close(fd);
 	}
-	return ts_fail(error, -EBUSY, "loop devices are taken faster than "
+	return ts_fail(error, -EBUSY,
+		       "loop devices are taken faster than "
 		       "they can be configured");
 }
 
@@ -140,18 +141,21 @@ static int verify(const char *device, int fd, const char *file,
 	    read_sysfs(device, "loop/dio", text, sizeof(text)) < 0 ||
 	    strcmp(text, "1") != 0)
 		return ts_fail(error, -EOPNOTSUPP,
-			       "%s does not do direct I/O on %s", device,
-			       file);
-	if (read_sysfs(device, "queue/logical_block_size", text,
-		       sizeof(text)) < 0 ||
+			       "%s does not do direct I/O on %s", device, file);
+	if (read_sysfs(device, "queue/logical_block_size", text, sizeof(text)) <
+		    0 ||
 	    atoi(text) != LOOP_BLOCK_BYTES)
-		return ts_fail(error, -EOPNOTSUPP, "%s has no blocks of %d "
-			       "bytes", device, LOOP_BLOCK_BYTES);
-	if (read_sysfs(device, "queue/discard_max_bytes", text,
-		       sizeof(text)) < 0 ||
+		return ts_fail(error, -EOPNOTSUPP,
+			       "%s has no blocks of %d "
+			       "bytes",
+			       device, LOOP_BLOCK_BYTES);
+	if (read_sysfs(device, "queue/discard_max_bytes", text, sizeof(text)) <
+		    0 ||
 	    strtoull(text, NULL, 10) == 0)
-		return ts_fail(error, -EOPNOTSUPP, "%s does not discard, so "
-			       "freed swap would stay stored", device);
+		return ts_fail(error, -EOPNOTSUPP,
+			       "%s does not discard, so "
+			       "freed swap would stay stored",
+			       device);
 	return 0;
 }
 
@@ -170,8 +174,8 @@ static void set_not_rotational(const char *device)
 	close(fd);
 }
 
-int ts_loop_attach(const char *file, char *ret_device, size_t room,
-		   int *ret_fd, struct ts_error *error)
+int ts_loop_attach(const char *file, char *ret_device, size_t room, int *ret_fd,
+		   struct ts_error *error)
 {
 	int control_fd, file_fd, fd, err;
 
@@ -209,14 +213,16 @@ static int wait_until_free(const char *device, const char *path,
 	char now[PATH_MAX + 16];
 
 	for (int ms = 0; ms < GONE_TIMEOUT_MS; ms += GONE_STEP_MS) {
-		if (read_sysfs(device, "loop/backing_file", now,
-			       sizeof(now)) < 0 ||
+		if (read_sysfs(device, "loop/backing_file", now, sizeof(now)) <
+			    0 ||
 		    strcmp(now, path) != 0)
 			return 0;
 		usleep(GONE_STEP_MS * 1000);
 	}
-	return ts_fail(error, -EBUSY, "%s is still held open by somebody "
-		       "else; it goes when they close it", device);
+	return ts_fail(error, -EBUSY,
+		       "%s is still held open by somebody "
+		       "else; it goes when they close it",
+		       device);
 }
 
 int ts_loop_detach(const char *device, int fd, struct ts_error *error)
@@ -235,8 +241,7 @@ int ts_loop_detach(const char *device, int fd, struct ts_error *error)
 }
 
 /* The next loop device of @dir in a listing of /sys/block; false at its end. */
-static bool next_of(DIR *block, const char *dir, char *ret_device,
-		    size_t room)
+static bool next_of(DIR *block, const char *dir, char *ret_device, size_t room)
 {
 	struct dirent *entry;
 

@@ -20,8 +20,8 @@
  * it, so *ret_fd must stay open. @ret_device gets its path. Leaves nothing
  * behind when it fails.
  */
-int ts_loop_attach(const char *file, char *ret_device, size_t room,
-		   int *ret_fd, struct ts_error *error);
+int ts_loop_attach(const char *file, char *ret_device, size_t room, int *ret_fd,
+		   struct ts_error *error);
 
 /* Let go of the file, close @fd and wait until the device is free. -EBUSY
  * while somebody else has it open; it then goes when they close it.

@@ -26,10 +26,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define FILE_INO 2
-#define ATTR_TIMEOUT_S 0.0 /* st_blocks changes with every page */
+#define FILE_INO        2
+#define ATTR_TIMEOUT_S  0.0 /* st_blocks changes with every page */
 #define ENTRY_TIMEOUT_S 3600.0
-#define BLOCK_BYTES 512
+#define BLOCK_BYTES     512
 
 #ifndef FOPEN_PARALLEL_DIRECT_WRITES
 #define FOPEN_PARALLEL_DIRECT_WRITES (1 << 6)
@@ -131,9 +131,9 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t room, off_t off,
 		fuse_ino_t ino;
 		mode_t mode;
 	} entries[] = {
-		{ ".", FUSE_ROOT_ID, S_IFDIR },
-		{ "..", FUSE_ROOT_ID, S_IFDIR },
-		{ TS_FUSE_FILE, FILE_INO, S_IFREG },
+		{".", FUSE_ROOT_ID, S_IFDIR},
+		{"..", FUSE_ROOT_ID, S_IFDIR},
+		{TS_FUSE_FILE, FILE_INO, S_IFREG},
 	};
 	size_t n = sizeof(entries) / sizeof(*entries), used = 0;
 	char buf[512];
@@ -141,11 +141,11 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t room, off_t off,
 	if (room > sizeof(buf))
 		room = sizeof(buf);
 	for (size_t i = (size_t)off; i < n; i++) {
-		struct stat st = { .st_ino = entries[i].ino,
-				   .st_mode = entries[i].mode };
-		size_t len = fuse_add_direntry(req, buf + used, room - used,
-					       entries[i].name, &st,
-					       (off_t)i + 1);
+		struct stat st = {.st_ino = entries[i].ino,
+				  .st_mode = entries[i].mode};
+		size_t len =
+			fuse_add_direntry(req, buf + used, room - used,
+					  entries[i].name, &st, (off_t)i + 1);
 
 		if (len > room - used)
 			break;
@@ -257,7 +257,7 @@ static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 		     struct fuse_file_info *fi)
 {
 	struct ts_fuse_file *file = file_of(req);
-	struct seek seek = { .for_hole = whence == SEEK_HOLE };
+	struct seek seek = {.for_hole = whence == SEEK_HOLE};
 	uint64_t at = (uint64_t)off;
 	int found;
 

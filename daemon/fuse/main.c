@@ -45,7 +45,7 @@ static const char usage[] =
 	"  -h, --help\n"
 	"  -V, --version\n"
 	"Keys are those of nbdkit-thinswap-plugin(1): size, ram, level.\n"
-	"It serves until the mount is gone; SIGTERM unmounts if nobody uses it.\n";
+	"It serves until the mount is gone; SIGTERM unmounts unless in use.\n";
 
 static int parse_number(const char *text, unsigned min, unsigned max,
 			unsigned *ret)
@@ -93,17 +93,16 @@ static int parse_parameters(struct options *o, int n, char **args)
 static int parse_options(struct options *o, int argc, char **argv)
 {
 	static const struct option long_options[] = {
-		{ "threads", required_argument, NULL, 't' },
-		{ "ready-fd", required_argument, NULL, 'r' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
+		{"threads", required_argument, NULL, 't'},
+		{"ready-fd", required_argument, NULL, 'r'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
 	};
 	unsigned fd;
 	int c;
 
-	*o = (struct options){ .fuse.threads = DEFAULT_THREADS,
-			       .ready_fd = -1 };
+	*o = (struct options){.fuse.threads = DEFAULT_THREADS, .ready_fd = -1};
 	ts_params_init(&o->params);
 	while ((c = getopt_long(argc, argv, "t:hV", long_options, NULL)) !=
 	       -1) {
@@ -112,8 +111,8 @@ static int parse_options(struct options *o, int argc, char **argv)
 			if (!parse_number(optarg, 1, TS_FUSE_THREADS_MAX,
 					  &o->fuse.threads))
 				break;
-			ts_log(LOG_ERR, "--threads %s: must be 1 to %u",
-			       optarg, TS_FUSE_THREADS_MAX);
+			ts_log(LOG_ERR, "--threads %s: must be 1 to %u", optarg,
+			       TS_FUSE_THREADS_MAX);
 			return -EINVAL;
 		case 'r':
 			if (!parse_number(optarg, 0, 1u << 20, &fd)) {
@@ -145,16 +144,16 @@ static int parse_options(struct options *o, int argc, char **argv)
 static void complain(int err, const char *what, const char *risk)
 {
 	if (err)
-		ts_log(LOG_WARNING, "%s: %s; at risk: %s", what,
-		       strerror(-err), risk);
+		ts_log(LOG_WARNING, "%s: %s; at risk: %s", what, strerror(-err),
+		       risk);
 }
 
 /* A lock that the limit would break later is not taken at all. */
 static int lock_memory(const struct options *o)
 {
 	uint64_t limit;
-	int err = ts_harden_memlock_limit(o->params.ram_bytes +
-					  LOCKED_BESIDE_RAM_BYTES, &limit);
+	int err = ts_harden_memlock_limit(
+		o->params.ram_bytes + LOCKED_BESIDE_RAM_BYTES, &limit);
 
 	return err ? err : ts_harden_lock_memory();
 }
@@ -186,7 +185,8 @@ static void try_unmount(struct ts_fuse *fuse)
 	int err = ts_fuse_unmount(fuse);
 
 	if (err == -EBUSY)
-		ts_log(LOG_WARNING, "told to stop, but the file is in use; "
+		ts_log(LOG_WARNING,
+		       "told to stop, but the file is in use; "
 		       "serving on until it is not (swapoff and detach the "
 		       "loop device first)");
 	else if (err)
@@ -197,8 +197,8 @@ static void try_unmount(struct ts_fuse *fuse)
 static void wait_for_end(struct ts_fuse *fuse, int signal_fd)
 {
 	struct pollfd fds[] = {
-		{ .fd = ts_fuse_ended_fd(fuse), .events = POLLIN },
-		{ .fd = signal_fd, .events = POLLIN },
+		{.fd = ts_fuse_ended_fd(fuse), .events = POLLIN},
+		{.fd = signal_fd, .events = POLLIN},
 	};
 
 	while (!fds[0].revents) {
@@ -235,7 +235,8 @@ static int start(const struct options *o, struct ts_store *store,
 		return err;
 	err = ts_store_start(store);
 	if (err)
-		return ts_fail(error, err, "cannot touch the first %llu bytes "
+		return ts_fail(error, err,
+			       "cannot touch the first %llu bytes "
 			       "of memory: %m",
 			       (unsigned long long)o->params.reserve_bytes);
 	err = ts_fuse_start(*ret, error);

@@ -45,12 +45,12 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096u
-#define HEADER_BYTES \
+#define HEADER_BYTES                                                           \
 	(sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
-#define STACK_BYTES (256u << 10)
+#define STACK_BYTES         (256u << 10)
 #define STACK_TOUCHED_BYTES (128u << 10)
-#define INIT_TIMEOUT_MS 10000
-#define RETRY_NS 1000000u
+#define INIT_TIMEOUT_MS     10000
+#define RETRY_NS            1000000u
 
 /* Above the 128 requests that a loop device has in flight at most, each of
  * which may be cut in pieces of TS_FUSE_MAX_BYTES.
@@ -131,13 +131,12 @@ static int make_buffers(struct ts_fuse *fuse)
 
 static int make_session(struct ts_fuse *fuse, struct ts_error *error)
 {
-	char *argv[] = { (char *)"thinswap-fuse", NULL };
+	char *argv[] = {(char *)"thinswap-fuse", NULL};
 	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
 	int err;
 
 	fuse->session = fuse_session_new(&args, &ts_fuse_file_ops,
-					 sizeof(ts_fuse_file_ops),
-					 &fuse->file);
+					 sizeof(ts_fuse_file_ops), &fuse->file);
 	if (!fuse->session)
 		return ts_fail(error, -ENOMEM, "no FUSE session");
 	err = fuse_session_custom_io(fuse->session, &transport, fuse->fd);
@@ -183,9 +182,8 @@ static int clone_descriptors(struct ts_fuse *fuse, struct ts_error *error)
 	return 0;
 }
 
-int ts_fuse_mount(const struct ts_fuse_options *options,
-		  struct ts_store *store, struct ts_fuse **ret,
-		  struct ts_error *error)
+int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
+		  struct ts_fuse **ret, struct ts_error *error)
 {
 	struct ts_fuse *fuse = calloc(1, sizeof(*fuse));
 	int err;
@@ -195,7 +193,7 @@ int ts_fuse_mount(const struct ts_fuse_options *options,
 	fuse->fd = -1;
 	fuse->n_servers = options->threads;
 	for (unsigned i = 0; i < fuse->n_servers; i++)
-		fuse->servers[i] = (struct server){ .fuse = fuse, .fd = -1 };
+		fuse->servers[i] = (struct server){.fuse = fuse, .fd = -1};
 	fuse->ended_fd = eventfd(0, EFD_CLOEXEC);
 	fuse->file = (struct ts_fuse_file){
 		.store = store,
@@ -210,8 +208,10 @@ int ts_fuse_mount(const struct ts_fuse_options *options,
 	else if (fuse->ended_fd < 0 || fuse->file.inited_fd < 0)
 		err = ts_fail(error, -EMFILE, "eventfd: %m");
 	else if (make_buffers(fuse) < 0)
-		err = ts_fail(error, -ENOMEM, "no memory for the buffers of "
-			      "%u threads", fuse->n_servers);
+		err = ts_fail(error, -ENOMEM,
+			      "no memory for the buffers of "
+			      "%u threads",
+			      fuse->n_servers);
 	else
 		err = mount_it(fuse, error);
 	if (err == 0)
@@ -294,8 +294,7 @@ static int start_servers(struct ts_fuse *fuse)
 
 int ts_fuse_start(struct ts_fuse *fuse, struct ts_error *error)
 {
-	struct pollfd inited = { .fd = fuse->file.inited_fd,
-				 .events = POLLIN };
+	struct pollfd inited = {.fd = fuse->file.inited_fd, .events = POLLIN};
 	int err = start_servers(fuse);
 
 	if (err < 0)

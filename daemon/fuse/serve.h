@@ -25,9 +25,8 @@ struct ts_fuse_options {
 };
 
 /* Set aside everything that serving needs and mount. Starts no thread. */
-int ts_fuse_mount(const struct ts_fuse_options *options,
-		  struct ts_store *store, struct ts_fuse **ret,
-		  struct ts_error *error);
+int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
+		  struct ts_fuse **ret, struct ts_error *error);
 
 /* Start the threads and wait until the kernel has taken up the connection. */
 int ts_fuse_start(struct ts_fuse *fuse, struct ts_error *error);

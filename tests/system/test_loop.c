@@ -18,7 +18,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#define CYCLES 50
+#define CYCLES     50
 #define PAGE_BYTES 4096
 
 static void require(int ok, const char *format, ...)
@@ -65,14 +65,16 @@ static void cycle(const char *file, int i)
 	sysfs_is(device, "queue/rotational", "0");
 	if (i > 0) {
 		require(pread(fd, page, sizeof(page), at - PAGE_BYTES) ==
-				(ssize_t)sizeof(page), "read: %m");
+				(ssize_t)sizeof(page),
+			"read: %m");
 		require(page[0] == i - 1 && page[PAGE_BYTES - 1] == i,
 			"page %d is wrong", i - 1);
 	}
 	memset(page, i, sizeof(page));
 	page[PAGE_BYTES - 1] = (uint8_t)(i + 1);
 	require(pwrite(fd, page, sizeof(page), at) == (ssize_t)sizeof(page) &&
-			fsync(fd) == 0, "write: %m");
+			fsync(fd) == 0,
+		"write: %m");
 	err = ts_loop_detach(device, fd, &error);
 	require(err == 0, "detach: %s", error.text);
 }
@@ -96,16 +98,15 @@ static void race(const char *file)
 						       sizeof(device), &fd,
 						       &error) == 0,
 					"race: %s", error.text);
-				require(ts_loop_detach(device, fd,
-						       &error) == 0,
+				require(ts_loop_detach(device, fd, &error) == 0,
 					"race: %s", error.text);
 			}
 			_exit(0);
 		}
 	}
 	for (int i = 0; i < N; i++)
-		require(waitpid(pids[i], &status, 0) == pids[i] &&
-				status == 0, "racer %d: status %d", i, status);
+		require(waitpid(pids[i], &status, 0) == pids[i] && status == 0,
+			"racer %d: status %d", i, status);
 }
 
 /* What a process leaves that dies while somebody else has the device open. */
@@ -121,7 +122,8 @@ static void leftovers(const char *dir, const char *file)
 	pid = fork();
 	if (pid == 0) {
 		require(ts_loop_attach(file, device, sizeof(device), &fd,
-				       &error) == 0, "%s", error.text);
+				       &error) == 0,
+			"%s", error.text);
 		if (write(fds[1], device, sizeof(device)) < 0)
 			_exit(1);
 		pause();
@@ -149,8 +151,8 @@ static void leftovers(const char *dir, const char *file)
 		_exit(ts_loop_attach(file, device, sizeof(device), &fd,
 				     &error) != 0);
 	waitpid(pid, NULL, 0);
-	for (int i = 0; i < 100 && ts_loop_find(dir, device,
-						sizeof(device)) == 0; i++)
+	for (int i = 0;
+	     i < 100 && ts_loop_find(dir, device, sizeof(device)) == 0; i++)
 		usleep(20000);
 	require(ts_loop_find(dir, device, sizeof(device)) == -ENOENT,
 		"autoclear did not let go");
