@@ -72,6 +72,13 @@ static int probe_open(const char *path, const struct ts_child *server,
 	return err;
 }
 
+static int probe_warm(void *nbd, pid_t server_pid, struct ts_error *error)
+{
+	struct ts_nbd_warmth warmth;
+
+	return ts_nbd_warm(nbd, server_pid, false, &warmth, error);
+}
+
 static int probe_read(void *nbd, const struct ts_nbd_patience *patience,
 		      struct ts_error *error)
 {
@@ -91,6 +98,7 @@ static void probe_close(void *nbd)
 
 static const struct ts_probe_ops probe = {
 	.open = probe_open,
+	.warm = probe_warm,
 	.read_page = probe_read,
 	.allocated = probe_allocated,
 	.close = probe_close,

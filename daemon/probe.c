@@ -4,7 +4,8 @@
  * It reads slot 0: once mkswap has run that is the swap header, a page that
  * is really stored and really decompressed. A read that does not come back in
  * time leaves its command in flight, so the connection is dropped and made
- * anew for the next one.
+ * anew for the next one. The first connection is warmed like those of the
+ * device: what happens once must not look like a fault while serving.
  */
 #include "probe.h"
 
@@ -181,7 +182,7 @@ int ts_probe_start(const struct ts_probe_ops *ops, const char *path,
 {
 	struct ts_probe *probe = calloc(1, sizeof(*probe));
 	pthread_condattr_t attr;
-	int err;
+	int err = 0;
 
 	if (!probe)
 		return ts_fail(error, -ENOMEM, "probe: %m");
@@ -199,7 +200,9 @@ int ts_probe_start(const struct ts_probe_ops *ops, const char *path,
 	if (!probe->good_ns)
 		err = ts_fail(error, -EIO, "first read through the store: %s",
 			      probe->state.error.text);
-	else
+	else if (ops->warm)
+		err = ops->warm(probe->handle, server->pid, error);
+	if (err == 0)
 		err = -pthread_create(&probe->thread, NULL, probe_main, probe);
 	if (err < 0) {
 		if (probe->handle)

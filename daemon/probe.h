@@ -22,6 +22,11 @@ struct ts_probe_ops {
 	int (*open)(const char *path, const struct ts_child *server,
 		    int timeout_ms, void **ret, struct ts_error *error);
 
+	/* Make the server touch what this handle will need, once, before
+	 * anything is attached. NULL where there is nothing of that kind.
+	 */
+	int (*warm)(void *handle, pid_t server_pid, struct ts_error *error);
+
 	/* One real read through the store. */
 	int (*read_page)(void *handle, const struct ts_nbd_patience *patience,
 			 struct ts_error *error);

@@ -5,14 +5,14 @@
 #include <errno.h>
 
 const struct ts_backend *const ts_backends[] = {
-	&ts_backend_zero, &ts_backend_fill, &ts_backend_ram, &ts_backend_raw,
-	NULL,
+	&ts_backend_zero,  &ts_backend_fill, &ts_backend_ram, &ts_backend_raw,
+	&ts_backend_spill, NULL,
 };
 
 const struct ts_backend *const ts_backend_of[TS_KINDS] = {
 	[TS_NONE] = &ts_backend_none, [TS_ZERO] = &ts_backend_zero,
 	[TS_FILL] = &ts_backend_fill, [TS_RAM] = &ts_backend_ram,
-	[TS_RAW] = &ts_backend_raw,
+	[TS_RAW] = &ts_backend_raw,   [TS_SPILL] = &ts_backend_spill,
 };
 
 int ts_media_alloc(struct ts_media *media, unsigned n, const uint16_t *bytes,

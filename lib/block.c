@@ -66,6 +66,12 @@ static uint32_t untouched(const struct ts_blocks *blocks)
 	return resident < blocks->budget ? blocks->budget - resident : 0;
 }
 
+/* Atomic for those who look at it without the lock. */
+static void count_taken(struct ts_blocks *blocks, int by)
+{
+	ts_store_relaxed(&blocks->n_taken, blocks->n_taken + (uint32_t)by);
+}
+
 static uint32_t pop(struct ts_blocks *blocks, uint32_t *head)
 {
 	uint32_t block = *head;
@@ -87,7 +93,7 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block)
 	ts_lock(&blocks->lock);
 	if (blocks->n_touched) {
 		blocks->n_touched--;
-		blocks->n_taken++;
+		count_taken(blocks, 1);
 		*ret_block = pop(blocks, &blocks->touched_head);
 	} else {
 		err = untouched(blocks) ? -ENOBUFS : -ENOSPC;
@@ -102,7 +108,7 @@ static void put_touched(struct ts_blocks *blocks, uint32_t block)
 {
 	push(blocks, &blocks->touched_head, block);
 	blocks->n_touched++;
-	blocks->n_taken--;
+	count_taken(blocks, -1);
 	pthread_cond_broadcast(&blocks->refilled);
 }
 
@@ -146,7 +152,7 @@ static bool begin_touch(struct ts_blocks *blocks, uint32_t *ret_block)
 			*ret_block = pop(blocks, &blocks->cold_head);
 		else
 			*ret_block = blocks->fresh++;
-		blocks->n_taken++;
+		count_taken(blocks, 1);
 		found = true;
 	}
 	ts_unlock(&blocks->lock);
@@ -166,7 +172,7 @@ unsigned ts_blocks_refill(struct ts_blocks *blocks, unsigned max)
 		ts_lock(&blocks->lock);
 		if (err) {
 			push(blocks, &blocks->cold_head, block);
-			blocks->n_taken--;
+			count_taken(blocks, -1);
 		} else {
 			put_touched(blocks, block);
 		}
@@ -191,7 +197,7 @@ unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
 		if (blocks->n_touched > keep) {
 			block = pop(blocks, &blocks->touched_head);
 			blocks->n_touched--;
-			blocks->n_taken++;
+			count_taken(blocks, 1);
 		}
 		ts_unlock(&blocks->lock);
 		if (block == TS_BLOCK_NONE)
@@ -204,7 +210,7 @@ unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
 			put_touched(blocks, block);
 		} else {
 			push(blocks, &blocks->cold_head, block);
-			blocks->n_taken--;
+			count_taken(blocks, -1);
 		}
 		ts_unlock(&blocks->lock);
 		if (err)

@@ -11,9 +11,10 @@
 #ifndef TS_CODEC_H
 #define TS_CODEC_H
 
+#include "dict.h"
+#include "util/lend.h"
 #include "word.h"
 
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,22 +28,20 @@
 #define TS_BATCH_PAGES 64u
 
 struct ts_coder {
-	struct ts_coder *next;
+	struct ts_lent lent;
 	void *zstd_memory;
 	void *zstd; /* ZSTD_CCtx or ZSTD_DCtx, inside the memory */
 	uint8_t *scratch;
-};
-
-/* A stack of coders to borrow from: the one last used is still in the cache. */
-struct ts_coders {
-	pthread_mutex_t lock;
-	pthread_cond_t returned;
-	struct ts_coder *free;
-	unsigned n;
+	struct ts_dicts *dicts;
+	uint32_t added;         /* an encoder's: dictionary it has, see dict.h */
+	enum ts_codec_id codec; /* an encoder's: what it makes */
 };
 
 struct ts_codec {
-	struct ts_coders encoders, decoders;
+	struct ts_lend encoders, decoders; /* of struct ts_coder */
+	unsigned n_encoders, n_decoders;
+	struct ts_dicts dicts;
+	bool made;
 };
 
 /* Make the coders. @level as for zstd, within the limits above. Scratch of an
@@ -52,10 +51,15 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 		  unsigned n_decoders);
 void ts_codec_fini(struct ts_codec *codec);
 
-struct ts_coder *ts_coder_borrow(struct ts_coders *coders);
-void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder);
+/* Borrow an encoder that has the current dictionary. */
+struct ts_coder *ts_codec_encoder(struct ts_codec *codec);
 
-/* Compress a page. Returns the length, 1..@max_bytes, or 0 when it would be
+/* Give up the generations that no page uses any more. Waits until every coder
+ * has been returned, so call it from a thread that has none, rarely.
+ */
+void ts_codec_retire(struct ts_codec *codec);
+
+/* Compress a page; the codec is @encoder->codec. Returns the length, 1..@max_bytes, or 0 when it would be
  * longer than that.
  */
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,

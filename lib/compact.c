@@ -85,14 +85,15 @@ static bool move_one(struct ts_core *core, unsigned size_class, ts_obj from)
 }
 
 /* Returns whether a block became empty. */
-static bool empty_one_block(struct ts_core *core, unsigned size_class)
+static bool empty_one_block(struct ts_core *core, unsigned size_class,
+			    enum ts_slack slack)
 {
 	struct ts_pool *pool = &core->media.pool;
 	ts_obj obj[TS_BLOCK_MAX_OBJECTS];
 	unsigned n, moved = 0;
 	uint32_t block;
 
-	n = ts_pool_isolate(pool, size_class, &block, obj);
+	n = ts_pool_isolate(pool, size_class, slack, &block, obj);
 	if (!n)
 		return false;
 	for (unsigned i = 0; i < n; i++)
@@ -101,13 +102,14 @@ static bool empty_one_block(struct ts_core *core, unsigned size_class)
 	return moved == n;
 }
 
-unsigned ts_compact(struct ts_core *core, unsigned max_blocks)
+unsigned ts_compact(struct ts_core *core, enum ts_slack slack,
+		    unsigned max_blocks)
 {
 	unsigned done = 0;
 
 	ts_lock(&core->compaction);
 	for (unsigned k = 0; k < TS_POOL_CLASSES; k++)
-		while (done < max_blocks && empty_one_block(core, k))
+		while (done < max_blocks && empty_one_block(core, k, slack))
 			done++;
 	ts_unlock(&core->compaction);
 	return done;

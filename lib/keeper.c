@@ -56,9 +56,10 @@ static bool shrink(struct ts_blocks *blocks)
 /* What is done at leisure. Returns whether there was anything to do. */
 static bool tidy(struct ts_core *core)
 {
-	bool worked = ts_compact(core, COMPACT_BLOCKS) > 0;
+	unsigned done = ts_compact(core, TS_SLACK_SOME, COMPACT_BLOCKS);
 
-	return shrink(&core->media.blocks) || worked;
+	done += ts_clusters_reclaim(&core->clusters);
+	return shrink(&core->media.blocks) || done;
 }
 
 static void refill(struct ts_keeper *keeper)

@@ -28,6 +28,18 @@
 static struct ts_params params;
 static struct ts_store *store;
 
+/* nbdkit makes a thread for each request that may run beside others. Whoever
+ * connects warms all of them; from then on none faults on its stack.
+ */
+static void enter(void)
+{
+	static _Thread_local bool entered;
+
+	if (!entered)
+		ts_harden_touch_stack();
+	entered = true;
+}
+
 static int result(int err)
 {
 	if (!err)
@@ -44,6 +56,7 @@ static void plugin_load(void)
 static void plugin_unload(void)
 {
 	ts_store_free(store);
+	ts_params_fini(&params);
 }
 
 static void plugin_dump(void)
@@ -83,12 +96,11 @@ static int plugin_config_complete(void)
 
 static int plugin_get_ready(void)
 {
-	int err = ts_store_new(&params, &store);
+	char err[512];
 
-	if (!err)
+	if (!ts_store_new(&params, &store, err, sizeof(err)))
 		return 0;
-	nbdkit_error("cannot set up %llu bytes of memory: %s",
-		     (unsigned long long)params.ram_bytes, strerror(-err));
+	nbdkit_error("%s", err);
 	return -1;
 }
 
@@ -121,8 +133,7 @@ static int plugin_after_fork(void)
 
 	if (!err)
 		return 0;
-	nbdkit_error("cannot touch the first %llu bytes of memory: %s",
-		     (unsigned long long)params.reserve_bytes, strerror(-err));
+	nbdkit_error("cannot start: %s", strerror(-err));
 	return -1;
 }
 
@@ -169,12 +180,14 @@ static int plugin_can_cache(void *handle)
 static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
+	enter();
 	return result(ts_store_read(store, buf, count, offset));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	enter();
 	return result(ts_store_write(store, buf, count, offset));
 }
 
@@ -229,7 +242,11 @@ static struct nbdkit_plugin plugin = {
 	.config_help =
 		"size=<SIZE>   (required) virtual size of the device\n"
 		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
-		"level=<N>     zstd level, -7 to 19 (default: 1)",
+		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
+		"spill=<PATH>  file or block device for what does not fit in ram\n"
+		"spill-size=<SIZE>    size of the spill file\n"
+		"encrypt=<BOOL>       seal what is spilled (default: true)\n"
+		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)",
 	.load = plugin_load,
 	.unload = plugin_unload,
 	.dump_plugin = plugin_dump,

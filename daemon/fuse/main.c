@@ -44,7 +44,7 @@ static const char usage[] =
 	"      --ready-fd FD  write a line there when the file can be used\n"
 	"  -h, --help\n"
 	"  -V, --version\n"
-	"Keys are those of nbdkit-thinswap-plugin(1): size, ram, level.\n"
+	"Keys are those of nbdkit-thinswap-plugin(1): size, ram, level, ...\n"
 	"It serves until the mount is gone; SIGTERM unmounts unless in use.\n";
 
 static int parse_number(const char *text, unsigned min, unsigned max,
@@ -261,11 +261,8 @@ int main(int argc, char **argv)
 		return err < 0 ? 2 : 0;
 	signal_fd = open_signals();
 	harden(&o);
-	err = ts_store_new(&o.params, &store);
-	if (err)
-		ts_fail(&error, err, "cannot set up %llu bytes of memory: %m",
-			(unsigned long long)o.params.ram_bytes);
-	else
+	err = ts_store_new(&o.params, &store, error.text, sizeof(error.text));
+	if (!err)
 		err = start(&o, store, &fuse, &error);
 	if (err) {
 		ts_log(LOG_ERR, "%s", error.text);
@@ -275,5 +272,6 @@ int main(int argc, char **argv)
 	}
 	ts_fuse_free(fuse);
 	ts_store_free(store);
+	ts_params_fini(&o.params);
 	return err ? 1 : 0;
 }

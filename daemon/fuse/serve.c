@@ -26,6 +26,7 @@
  */
 #include "serve.h"
 #include "file.h"
+#include "util/harden.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -48,7 +49,6 @@
 #define HEADER_BYTES                                                           \
 	(sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 #define STACK_BYTES         (256u << 10)
-#define STACK_TOUCHED_BYTES (128u << 10)
 #define INIT_TIMEOUT_MS     10000
 #define RETRY_NS            1000000u
 
@@ -226,15 +226,6 @@ int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
 	return 0;
 }
 
-/* The deepest call under a request is the engine's, with a page or two. */
-static void touch_stack(void)
-{
-	volatile uint8_t room[STACK_TOUCHED_BYTES];
-
-	for (size_t i = 0; i < sizeof(room); i += PAGE_BYTES)
-		room[i] = 1;
-}
-
 static void touch_malloc(void)
 {
 	void *volatile memory = malloc(256);
@@ -250,7 +241,7 @@ static void *serve(void *opaque)
 
 	self = server;
 	pthread_setname_np(pthread_self(), "ts-fuse");
-	touch_stack();
+	ts_harden_touch_stack();
 	touch_malloc();
 	/* 0: the kernel has let go. Nothing else may end a server of swap. */
 	while (n) {

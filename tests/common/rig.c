@@ -31,9 +31,9 @@ struct ts_store *rig_new(uint64_t size_bytes, uint64_t ram_bytes)
 	params.ram_bytes = ram_bytes;
 	if (ts_params_finish(&params, why, sizeof(why)))
 		rig_die("parameters refused: %s", why);
-	err = ts_store_new(&params, &store);
+	err = ts_store_new(&params, &store, why, sizeof(why));
 	if (err)
-		rig_die("no store: %s", strerror(-err));
+		rig_die("no store: %s", why);
 	return store;
 }
 
