@@ -114,7 +114,7 @@ static int open_connections(struct ts_attach *attach, unsigned want, bool warm,
 			break;
 		if (warm) {
 			err = ts_nbd_warm(ret[n - 1], attach->server->pid,
-					  &warmth, error);
+					  true, &warmth, error);
 			if (err < 0)
 				break;
 			if (warmth.rounds > attach->warmth.rounds)

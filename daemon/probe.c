@@ -4,7 +4,8 @@
  * It reads slot 0: once mkswap has run that is the swap header, a page that
  * is really stored and really decompressed. A read that does not come back in
  * time leaves its command in flight, so the connection is dropped and made
- * anew for the next one.
+ * anew for the next one. The first connection is warmed like those of the
+ * device: what happens once must not look like a fault while serving.
  */
 #include "probe.h"
 
@@ -178,6 +179,7 @@ int ts_probe_start(const char *socket_path, const struct ts_child *server,
 		   struct ts_error *error)
 {
 	struct ts_probe *probe = calloc(1, sizeof(*probe));
+	struct ts_nbd_warmth warmth;
 	pthread_condattr_t attr;
 	int err;
 
@@ -197,6 +199,9 @@ int ts_probe_start(const char *socket_path, const struct ts_child *server,
 		err = ts_fail(error, -EIO, "first read through the store: %s",
 			      probe->state.error.text);
 	else
+		err = ts_nbd_warm(probe->nbd, server->pid, false, &warmth,
+				  error);
+	if (err == 0)
 		err = -pthread_create(&probe->thread, NULL, probe_main, probe);
 	if (err < 0) {
 		if (probe->nbd)

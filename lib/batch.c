@@ -44,7 +44,8 @@ int ts_batch_prepare(struct ts_core *core, struct ts_batch *batch)
 			continue;
 		/* The cheap kinds come first; most batches go on. */
 		if (ts_backends[i]->encodes && !batch->encoder)
-			batch->encoder = ts_borrow(encoders);
+			batch->encoder =
+				ts_codec_encoder(&core->media.codec);
 		err = ts_backends[i]->place(&core->media, batch);
 	}
 	if (batch->encoder)

@@ -33,6 +33,8 @@ struct ts_params {
 	uint64_t ram_bytes;     /* budget for all that is resident for pages */
 	uint64_t reserve_bytes; /* pool memory touched ahead of demand */
 	int level;              /* of zstd */
+	bool dictionary;        /* train dictionaries on what is stored */
+	char *trainer;          /* the program that does, if it is installed */
 
 	char *spill_path;       /* file or block device; NULL: no spill */
 	uint64_t spill_bytes;   /* 0: as large as what is there */
@@ -41,6 +43,11 @@ struct ts_params {
 	bool use_uring;         /* where the kernel permits it */
 	uint64_t write_budget_bytes; /* a day; 0: none */
 };
+
+/* @dir is the folder that the front end's file is in: the trainer is looked
+ * for there, beside it, and where it is installed. May be NULL.
+ */
+void ts_params_find_trainer(struct ts_params *params, const char *dir);
 
 void ts_params_init(struct ts_params *params);
 void ts_params_fini(struct ts_params *params);

@@ -37,13 +37,13 @@ def expect(condition, sentence):
 
 
 def read(*parts):
-    with open(os.path.join(*parts), encoding="utf-8") as f:
+    with open(os.path.join(*parts), encoding="utf-8", errors="replace") as f:
         return f.read()
 
 
-def run(*argv):
+def run(*argv, cwd=None):
     return subprocess.run(argv, text=True, capture_output=True, timeout=60,
-                          check=False)
+                          check=False, cwd=cwd)
 
 
 class Tree:
@@ -131,8 +131,10 @@ def range_of(tree, key):
     """What the plugin itself says is allowed, as the page should put it."""
     plugin = os.path.join(tree.build, "plugin", "nbdkit-thinswap-plugin.so")
     for wrong in ("1", "-99", "maybe"):
-        told = run("nbdkit", "--unix", "-", plugin, "size=1M",
-                   f"{key}={wrong}", "--run", "true").stderr
+        # A path is taken literally, and a file made there.
+        with tempfile.TemporaryDirectory() as scratch:
+            told = run("nbdkit", "--unix", "-", plugin, "size=1M",
+                       f"{key}={wrong}", "--run", "true", cwd=scratch).stderr
         match = re.search(r"(?:allowed are|from) (\S.*?) to (\S.*)$", told,
                           re.M)
         if match:
