@@ -271,6 +271,7 @@ static int nbd_reclaim(const struct ts_runtime *rt, const char *device,
 
 const struct ts_attach_ops ts_attach_nbd = {
 	.name = "nbd",
+	.front = &ts_front_nbd,
 	.usable = nbd_usable,
 	.attach = nbd_attach,
 	.detach = nbd_detach,
