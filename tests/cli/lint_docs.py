@@ -15,6 +15,7 @@ import html
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -318,6 +319,10 @@ def check_help(tree):
 
 
 def main():
+    for need in ("nbdkit", "podchecker"):
+        if not shutil.which(need):
+            print(f"SKIP: {need} is not installed")
+            sys.exit(77)
     tree = Tree(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))
     check_pods(tree)
     check_pictures(tree)
