@@ -36,7 +36,8 @@ static long change(long n, bool write)
 
 	if (now == FAULT_NONE || n <= 0)
 		return n;
-	if ((now == FAULT_EIO || now == FAULT_ENOSPC) && !write)
+	if ((now == FAULT_EIO || now == FAULT_ENOSPC || now == FAULT_LATE) &&
+	    !write)
 		return n;
 	if (now == FAULT_READ && write)
 		return n;
@@ -52,6 +53,7 @@ static long change(long n, bool write)
 	case FAULT_AGAIN:
 		return -EAGAIN;
 	case FAULT_DELAY:
+	case FAULT_LATE:
 		ts_sleep_ns(10000000);
 		return n;
 	case FAULT_ENOSPC:

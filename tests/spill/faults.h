@@ -14,6 +14,7 @@ enum fault {
 	FAULT_INTR,    /* EINTR */
 	FAULT_AGAIN,   /* EAGAIN */
 	FAULT_DELAY,   /* 10 ms late */
+	FAULT_LATE,    /* writes only: 10 ms late */
 	FAULT_EIO,     /* of writes */
 	FAULT_ENOSPC,  /* of writes */
 	FAULT_READ,    /* EIO of reads */
