@@ -57,7 +57,7 @@ static void move_record(struct cleaning *c, uint64_t slot, ts_word word)
 				    c->with->page_buf)) {
 		c->bad = true;
 	} else {
-		ts_pack_add(c->pack, &media->spill->seal, slot, codec,
+		ts_pack_add(c->pack, media, slot, codec,
 			    c->with->page_buf, len, word);
 		ts_stats_add(&media->stats, TS_STAT_cleaned_pages, 1);
 	}

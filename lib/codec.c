@@ -3,9 +3,16 @@
  *
  * zstd runs in static contexts. Its context for 4 KiB inputs is small enough
  * to be touched at start, which memset does here.
+ *
+ * Up to its version 1.5.4, zstd looks for the magic number of a skippable
+ * frame wherever a frame could begin, even in this format and even when fewer
+ * than four bytes are left: with damaged input it reads up to three bytes too
+ * many. Frames of ours begin with a zero byte, which no such number does.
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"
+#include "util/atomic.h"
+#include "shm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,6 +21,7 @@
 #include <zstd.h>
 
 #define PAGE_BYTES 4096
+#define DICT_ROOM_BYTES (64u << 10)
 
 /* A request may put a page at any address. */
 typedef uint64_t __attribute__((aligned(1), may_alias)) any_u64;
@@ -43,14 +51,20 @@ static void *touched_memory(size_t bytes)
 	return memory;
 }
 
-static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
+static struct ts_coder *new_coder(struct ts_dicts *dicts,
+				  const ZSTD_CCtx_params *params)
 {
 	struct ts_coder *coder = calloc(1, sizeof(*coder));
-	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) :
+	/* An attached dictionary brings parameters of its own. */
+	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) +
+					DICT_ROOM_BYTES :
 				ZSTD_estimateDCtxSize();
 
 	if (!coder)
 		return NULL;
+	coder->dicts = dicts;
+	coder->codec = TS_CODEC_ZSTD;
+	coder->zstd_bytes = bytes;
 	coder->scratch = touched_memory(TS_BATCH_PAGES * PAGE_BYTES);
 	coder->zstd_memory = touched_memory(bytes);
 	if (coder->zstd_memory && params) {
@@ -64,11 +78,11 @@ static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
 	return coder;
 }
 
-static int add_coders(struct ts_lend *lend, unsigned n,
+static int add_coders(struct ts_codec *codec, struct ts_lend *lend, unsigned n,
 		      const ZSTD_CCtx_params *params)
 {
 	for (unsigned i = 0; i < n; i++) {
-		struct ts_coder *coder = new_coder(params);
+		struct ts_coder *coder = new_coder(&codec->dicts, params);
 
 		if (!coder)
 			return -ENOMEM;
@@ -102,9 +116,13 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 	ts_lend_init(&codec->encoders);
 	ts_lend_init(&codec->decoders);
 	codec->made = true;
-	err = add_coders(&codec->encoders, n_encoders, params);
+	codec->n_encoders = n_encoders;
+	codec->n_decoders = n_decoders;
+	err = ts_dicts_init(&codec->dicts, level);
 	if (!err)
-		err = add_coders(&codec->decoders, n_decoders, NULL);
+		err = add_coders(codec, &codec->encoders, n_encoders, params);
+	if (!err)
+		err = add_coders(codec, &codec->decoders, n_decoders, NULL);
 	ZSTD_freeCCtxParams(params);
 	if (err)
 		ts_codec_fini(codec);
@@ -117,7 +135,72 @@ void ts_codec_fini(struct ts_codec *codec)
 		return;
 	fini_coders(&codec->encoders);
 	fini_coders(&codec->decoders);
+	ts_dicts_fini(&codec->dicts);
 	codec->made = false;
+}
+
+struct ts_coder *ts_codec_encoder(struct ts_codec *codec)
+{
+	struct ts_coder *coder = ts_borrow(&codec->encoders);
+	uint32_t added = ts_load_acquire(&codec->dicts.added);
+
+	if (coder->added != added) {
+		coder->codec = ts_load_relaxed(&codec->dicts.current);
+		ZSTD_CCtx_refCDict(coder->zstd,
+				   ts_dict_of(coder->dicts, coder->codec)
+					   ->cdict);
+		coder->added = added;
+	}
+	return coder;
+}
+
+/* Take every coder off the stack at once, and put them back. */
+static void wait_for_all(struct ts_lend *lend, unsigned n)
+{
+	struct ts_coder *first = NULL;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct ts_coder *coder = ts_borrow(lend);
+
+		coder->lent.next = first ? &first->lent : NULL;
+		first = coder;
+	}
+	while (first) {
+		struct ts_lent *next = first->lent.next;
+
+		ts_return(lend, first);
+		first = (struct ts_coder *)next;
+	}
+}
+
+void ts_codec_retire(struct ts_codec *codec)
+{
+	struct ts_dict *dict = ts_dicts_unused(&codec->dicts);
+
+	if (!dict)
+		return;
+	wait_for_all(&codec->encoders, codec->n_encoders);
+	wait_for_all(&codec->decoders, codec->n_decoders);
+	/* An encoder may have used it until just now. */
+	if (ts_dicts_unused(&codec->dicts) == dict)
+		dict->in_use = false;
+}
+
+static void touch_coders(struct ts_lend *lend)
+{
+	for (struct ts_lent *l = lend->free; l; l = l->next) {
+		struct ts_coder *c = (struct ts_coder *)l;
+
+		ts_shm_touch(c->scratch, TS_BATCH_PAGES * PAGE_BYTES);
+		ts_shm_touch(c->zstd_memory, c->zstd_bytes);
+	}
+}
+
+void ts_codec_touch(struct ts_codec *codec)
+{
+	touch_coders(&codec->encoders);
+	touch_coders(&codec->decoders);
+	ts_dicts_touch(&codec->dicts);
 }
 
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
@@ -133,9 +216,18 @@ unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
 		     const void *data, unsigned len_bytes, void *ret_page)
 {
+	const struct ts_dict *dict = ts_dict_of(decoder->dicts, codec);
 	uint64_t pattern;
 	size_t n;
 
+	if (dict) {
+		if (!dict->ddict)
+			return -EBADMSG;
+		n = ZSTD_decompress_usingDDict(decoder->zstd, ret_page,
+					       PAGE_BYTES, data, len_bytes,
+					       dict->ddict);
+		return n == PAGE_BYTES ? 0 : -EBADMSG;
+	}
 	switch (codec) {
 	case TS_CODEC_RAW:
 		if (len_bytes != PAGE_BYTES)

@@ -6,6 +6,7 @@
 #include "util/size.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +16,24 @@
 #define RAM_MIN_BYTES (8ull << 20)
 /* A raw page's number in its word has 26 bits. */
 #define RAM_MAX_BYTES (256ull << 30)
-/* Eight segments and the header's; 2^26 segments of 1 MiB. */
+/* Eight segments and the header's; 2^25 segments of 1 MiB. */
 #define SPILL_MIN_BYTES (9ull << 20)
-#define SPILL_MAX_BYTES (1ull << 46)
+#define SPILL_MAX_BYTES (1ull << 45)
 #define WATER_MIN 5
 #define HIGH_WATER_MAX 99
 #define LOW_WATER_MAX 98
 #define HIGH_WATER_DEFAULT 95
 #define LOW_WATER_DEFAULT 90
-/* A burst of 4 MiB of compressed pages, some 16 MiB of swap-out, while the
+/* A burst of 2 MiB of compressed pages, some 8 MiB of swap-out, while the
  * keeper touches more.
  */
-#define RESERVE_BYTES (4ull << 20)
+#define RESERVE_BYTES (2ull << 20)
 
 void ts_params_init(struct ts_params *params)
 {
 	*params = (struct ts_params){
 		.level = TS_CODEC_LEVEL_DEFAULT,
+		.dictionary = true,
 		.encrypt = true,
 		.use_uring = true,
 		.high_water = HIGH_WATER_DEFAULT,
@@ -42,7 +44,28 @@ void ts_params_init(struct ts_params *params)
 void ts_params_fini(struct ts_params *params)
 {
 	free(params->spill_path);
+	free(params->trainer);
 	params->spill_path = NULL;
+	params->trainer = NULL;
+}
+
+void ts_params_find_trainer(struct ts_params *params, const char *dir)
+{
+	static const char *const beside[] = { "", "/../lib" };
+	char path[PATH_MAX];
+
+	if (!params->dictionary)
+		return;
+	for (unsigned i = 0; dir && i < 2; i++) {
+		snprintf(path, sizeof(path), "%s%s/thinswap-train", dir,
+			 beside[i]);
+		if (!access(path, X_OK)) {
+			params->trainer = strdup(path);
+			return;
+		}
+	}
+	if (!access(TS_TRAINER, X_OK))
+		params->trainer = strdup(TS_TRAINER);
 }
 
 /* A value on its way into the parameters, and where to complain. */
@@ -141,6 +164,8 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "level"))
 		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
 			       TS_CODEC_LEVEL_MAX);
+	if (!strcmp(key, "dictionary"))
+		return set_bool(&g, &params->dictionary);
 	if (!strcmp(key, "spill"))
 		return set_path(&g, &params->spill_path);
 	if (!strcmp(key, "spill-size"))
@@ -165,7 +190,7 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		return set_int(&g, &params->low_water, WATER_MIN,
 			       LOW_WATER_MAX);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, level, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent and io-uring",
+		 "%s: no such parameter; there are size, ram, level, dictionary, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent and io-uring",
 		 key);
 	return -ENOENT;
 }
@@ -201,6 +226,8 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		params->ram_bytes = machine / 2;
 		if (params->ram_bytes < RAM_MIN_BYTES)
 			params->ram_bytes = RAM_MIN_BYTES;
+		if (params->ram_bytes > RAM_MAX_BYTES)
+			params->ram_bytes = RAM_MAX_BYTES;
 	}
 	if (params->ram_bytes > machine) {
 		ts_size_format(params->ram_bytes, given, sizeof(given));
@@ -215,5 +242,7 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		params->reserve_bytes = RESERVE_BYTES;
 	if (params->reserve_bytes > params->ram_bytes / 4)
 		params->reserve_bytes = params->ram_bytes / 4;
+	if (params->reserve_bytes < TS_BLOCK_BYTES)
+		params->reserve_bytes = TS_BLOCK_BYTES;
 	return 0;
 }

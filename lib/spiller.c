@@ -263,10 +263,9 @@ static unsigned fill_from_memory(struct ts_spiller *spiller,
 				    ts_pack_room(pack), TS_PACK_EXTRA,
 				    pack->mark, spiller->copy_buf, victim);
 		for (unsigned i = 0; i < n; i++)
-			ts_pack_add(pack, &spiller->core->media.spill->seal,
-				    victim[i].slot, victim[i].codec,
-				    victim[i].data, victim[i].len,
-				    ts_word_none());
+			ts_pack_add(pack, &spiller->core->media, victim[i].slot,
+				    victim[i].codec, victim[i].data,
+				    victim[i].len, ts_word_none());
 		sum += n;
 	} while (n && pack->n + TS_BATCH_PAGES <= TS_PACK_RECORDS);
 	return sum;
@@ -318,7 +317,7 @@ static bool run_round(struct ts_spiller *spiller)
 		if (!more)
 			moved += finish(spiller);
 		if (moved) {
-			ts_compact(core, COMPACT_BLOCKS);
+			ts_compact(core, TS_SLACK_NONE, COMPACT_BLOCKS);
 			serve(spiller, 0, true);
 			room = true;
 		}

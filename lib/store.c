@@ -112,7 +112,13 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 		snprintf(err, err_bytes, "cannot set up %llu bytes of memory: %s",
 			 (unsigned long long)params->ram_bytes,
 			 strerror(-error));
-	else if (params->spill_path)
+	if (!error && params->trainer) {
+		ts_train_init(&store->train, params->trainer,
+			      &store->core.media.codec,
+			      &store->core.media.stats);
+		store->core.media.train = &store->train;
+	}
+	if (!error && params->spill_path)
 		error = init_spill(store, params, err, err_bytes);
 	if (error)
 		ts_store_free(store);
@@ -121,10 +127,31 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 	return error;
 }
 
+/* After a fork, memory that was touched before it has to be copied, or mapped
+ * anew, at its next use. That is done here, not in the request path.
+ */
+static void touch_again(struct ts_store *store)
+{
+	struct ts_core *core = &store->core;
+
+	ts_shm_touch(store, sizeof(*store));
+	ts_shm_touch(core->shm.base, ts_clusters_root_bytes(core->n_slots));
+	ts_shm_touch(core->clusters.stripes,
+		     TS_STRIPES * sizeof(*core->clusters.stripes));
+	ts_shm_touch(core->clusters.leaf_live,
+		     core->clusters.n_leaves * sizeof(uint32_t));
+	ts_codec_touch(&core->media.codec);
+}
+
 int ts_store_start(struct ts_store *store)
 {
-	int err = ts_keeper_start(&store->keeper);
+	int err;
 
+	touch_again(store);
+	ts_shm_unpin(&store->core.shm);
+	if (store->core.media.train)
+		ts_train_step(store->core.media.train);
+	err = ts_keeper_start(&store->keeper);
 	if (!err && store->core.media.spill)
 		err = ts_spill_start(store->core.media.spill,
 				     &store->core.events);
@@ -139,6 +166,7 @@ void ts_store_free(struct ts_store *store)
 		return;
 	ts_spiller_fini(&store->spiller);
 	ts_keeper_fini(&store->keeper);
+	ts_train_fini(&store->train);
 	ts_spill_free(store->core.media.spill);
 	ts_codec_fini(&store->core.media.codec);
 	ts_clusters_fini(&store->core.clusters);
@@ -225,10 +253,12 @@ static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
 	return err;
 }
 
-/* After -ENOSPC: make room, by compaction or by spilling. */
+/* After -ENOSPC: make room, by giving up leaves, compaction or spilling. */
 static bool make_room(struct ts_store *store, unsigned *tries)
 {
-	if ((*tries)++ < ROOM_TRIES && ts_compact(&store->core, ROOM_BLOCKS))
+	if ((*tries)++ < ROOM_TRIES &&
+	    (ts_clusters_reclaim(&store->core.clusters) ||
+	     ts_compact(&store->core, TS_SLACK_NONE, ROOM_BLOCKS)))
 		return true;
 	return store->core.media.spill &&
 	       ts_spiller_make_room(&store->spiller);
@@ -303,7 +333,14 @@ static int read_slots(struct ts_store *store, uint64_t slot, unsigned n,
 	return err;
 }
 
-/* Change bytes [from, from + len) of one slot; @data NULL means zeroes. */
+static bool is_zero(const uint8_t *p, unsigned len)
+{
+	return !p[0] && !memcmp(p, p + 1, len - 1);
+}
+
+/* Change bytes [from, from + len) of one slot; @data NULL means zeroes, and
+ * what is zero already is left alone, for it may be a hole.
+ */
 static int change_slot(struct ts_store *store, uint64_t slot, unsigned from,
 		       unsigned len, const uint8_t *data)
 {
@@ -318,6 +355,8 @@ static int change_slot(struct ts_store *store, uint64_t slot, unsigned from,
 			break;
 		if (data)
 			memcpy(page + from, data, len);
+		else if (is_zero(page + from, len))
+			break;
 		else
 			memset(page + from, 0, len);
 		err = write_slots(store, slot, 1, page, &seq);

@@ -47,6 +47,8 @@ struct ts_params {
 	uint64_t ram_bytes;     /* budget for all that is resident for pages */
 	uint64_t reserve_bytes; /* pool memory touched ahead of demand */
 	int level;              /* of zstd */
+	bool dictionary;        /* train dictionaries on what is stored */
+	char *trainer;          /* the program that does, if it is installed */
 
 	char *spill_path;       /* file or block device; NULL: no spill */
 	uint64_t spill_bytes;   /* 0: as large as what is there */
@@ -60,6 +62,11 @@ struct ts_params {
 	ts_event_fn *event; /* or NULL */
 	void *event_opaque;
 };
+
+/* @dir is the folder that the front end's file is in: the trainer is looked
+ * for there, beside it, and where it is installed. May be NULL.
+ */
+void ts_params_find_trainer(struct ts_params *params, const char *dir);
 
 void ts_params_init(struct ts_params *params);
 void ts_params_fini(struct ts_params *params);

@@ -118,8 +118,7 @@ static bool look_at(struct look *look, unsigned i)
 	*victim = (struct ts_victim){
 		.slot = look->nr * TS_CLUSTER_SLOTS + i,
 		.len = len,
-		.codec = kind == TS_RAW ? TS_CODEC_RAW :
-					  (uint8_t)ts_word_codec(word),
+		.codec = (uint8_t)ts_word_codec(word),
 		.data = look->copy + look->n * 4096,
 	};
 	memcpy(victim->data, ts_ram_data(&look->core->media.pool, word), len);
