@@ -119,6 +119,9 @@ static void parse(struct run *run, int argc, char **argv)
 		{"size", required_argument, NULL, 'z'},
 		{"ram", required_argument, NULL, 'r'},
 		{"expect-full", no_argument, NULL, 'f'},
+		{"spill", required_argument, NULL, 'p'},
+		{"no-uring", no_argument, NULL, 'u'},
+		{"plain", no_argument, NULL, 'c'},
 		{0},
 	};
 	int c;
