@@ -41,6 +41,10 @@ static const char *const server_env[] = {
 	"MALLOC_ARENA_MAX=1",
 	"MALLOC_TRIM_THRESHOLD_=1073741824",
 	"MALLOC_MMAP_THRESHOLD_=33554432",
+	/* For the plugin: nbdkit started on a listening socket asks the kernel
+	 * to be told to stop when its parent dies.
+	 */
+	"THINSWAP_OUTLIVES_PARENT=1",
 };
 
 /* What must not reach a child: systemd's notes to the daemon, languages. */
@@ -65,7 +69,7 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 
 	while (environ[n])
 		n++;
-	env = calloc(n + 8, sizeof(*env));
+	env = calloc(n + 9, sizeof(*env));
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
@@ -73,7 +77,8 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 			env[at++] = environ[i];
 	env[at++] = "LC_ALL=C";
 	if (how->serves_swap)
-		for (size_t i = 0; i < 3; i++)
+		for (size_t i = 0; i < sizeof(server_env) / sizeof(*server_env);
+		     i++)
 			env[at++] = server_env[i];
 	if (how->listen_fd >= 0) {
 		env[at++] = "LISTEN_FDS=1";
