@@ -2,10 +2,14 @@
 /* probe.c - a thread that keeps reading through the store
  *
  * It reads slot 0: once mkswap has run that is the swap header, a page that
- * is really stored and really decompressed. A read that does not come back in
- * time leaves its command in flight, so the connection is dropped and made
- * anew for the next one. The first connection is warmed like those of the
- * device: what happens once must not look like a fault while serving.
+ * is really stored and really decompressed.
+ *
+ * A read that does not come back in time is reported and waited for further,
+ * on the same connection. Making a new one would have the server map stacks
+ * and start threads just when memory is short; in a guest that was seen to
+ * queue behind, and hold up, a thread that was populating memory. Only a
+ * connection that is broken is made anew. The first one is warmed like those
+ * of the device: what happens once must not look like a fault while serving.
  */
 #include "probe.h"
 
@@ -27,6 +31,8 @@ struct ts_probe {
 	int interval_ms;
 	pthread_t thread;
 	struct nbd_handle *nbd; /* the thread's; NULL after a failure */
+	int64_t cookie;         /* of the read under way; 0: none */
+	int64_t start_ns;       /* when it began */
 
 	pthread_mutex_t lock; /* for all below */
 	pthread_cond_t changed;
@@ -81,37 +87,50 @@ static int connect_probe(struct ts_probe *probe, int timeout_ms,
 			   timeout_ms, &probe->nbd, error);
 }
 
-static void drop_after_failure(struct ts_probe *probe, int err)
+static void drop(struct ts_probe *probe)
 {
-	if (err == 0 || err == -EOPNOTSUPP || err == -EFBIG || !probe->nbd)
-		return;
-	nbd_close(probe->nbd);
+	if (probe->nbd)
+		nbd_close(probe->nbd);
 	probe->nbd = NULL;
+	probe->cookie = 0;
 }
 
-static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
+/* Begin a read unless one is still under way, and wait for its end. */
+static int read_once(struct ts_probe *probe, int connect_timeout_ms,
+		     struct ts_error *error)
 {
 	struct ts_nbd_patience patience = {
 		.timeout_ms = READ_TIMEOUT_MS,
 		.must_stop = must_stop,
 		.opaque = probe,
 	};
-	struct ts_error error = { .text = "" };
-	int64_t start_ns, end_ns;
 	int err;
 
-	err = connect_probe(probe, connect_timeout_ms, &error);
-	start_ns = now_ns();
+	err = connect_probe(probe, connect_timeout_ms, error);
+	if (err == 0 && !probe->cookie) {
+		probe->start_ns = now_ns();
+		err = ts_nbd_read_start(probe->nbd, 0, &probe->cookie, error);
+	}
 	if (err == 0)
-		err = ts_nbd_read_page(probe->nbd, 0, &patience, &error);
-	end_ns = now_ns();
-	drop_after_failure(probe, err);
+		err = ts_nbd_wait(probe->nbd, probe->cookie, &patience, error);
+	if (err == 0)
+		probe->cookie = 0;
+	else if (err != -ETIMEDOUT)
+		drop(probe);
+	return err;
+}
+
+static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
+{
+	struct ts_error error = { .text = "" };
+	int err = read_once(probe, connect_timeout_ms, &error);
+
 	pthread_mutex_lock(&probe->lock);
 	probe->state.reads++;
 	probe->state.error = error;
 	if (err == 0) {
-		probe->state.last_ns = end_ns - start_ns;
-		probe->good_ns = end_ns;
+		probe->good_ns = now_ns();
+		probe->state.last_ns = probe->good_ns - probe->start_ns;
 	} else {
 		probe->state.failures++;
 	}
@@ -120,8 +139,9 @@ static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
 
 static void answer_allocated(struct ts_probe *probe, uint64_t asked)
 {
+	/* Who asks does not wait that long; the answer is then for nobody. */
 	struct ts_nbd_patience patience = {
-		.timeout_ms = READ_TIMEOUT_MS,
+		.timeout_ms = -1,
 		.must_stop = must_stop,
 		.opaque = probe,
 	};
@@ -129,10 +149,15 @@ static void answer_allocated(struct ts_probe *probe, uint64_t asked)
 	uint64_t bytes = 0;
 	int err;
 
-	err = connect_probe(probe, CONNECT_TIMEOUT_MS, &error);
-	if (err == 0)
+	if (probe->cookie)
+		err = ts_fail(&error, -ETIMEDOUT, "the server does not answer");
+	else
+		err = connect_probe(probe, CONNECT_TIMEOUT_MS, &error);
+	if (err == 0) {
 		err = ts_nbd_allocated(probe->nbd, &patience, &bytes, &error);
-	drop_after_failure(probe, err);
+		if (err < 0 && err != -EOPNOTSUPP && err != -EFBIG)
+			drop(probe);
+	}
 	pthread_mutex_lock(&probe->lock);
 	probe->allocated_bytes = bytes;
 	probe->allocated_err = err;
@@ -204,8 +229,7 @@ int ts_probe_start(const char *socket_path, const struct ts_child *server,
 	if (err == 0)
 		err = -pthread_create(&probe->thread, NULL, probe_main, probe);
 	if (err < 0) {
-		if (probe->nbd)
-			nbd_close(probe->nbd);
+		drop(probe);
 		pthread_cond_destroy(&probe->changed);
 		pthread_mutex_destroy(&probe->lock);
 		free(probe);
@@ -224,8 +248,7 @@ void ts_probe_stop(struct ts_probe *probe)
 	pthread_cond_broadcast(&probe->changed);
 	pthread_mutex_unlock(&probe->lock);
 	pthread_join(probe->thread, NULL);
-	if (probe->nbd)
-		nbd_close(probe->nbd);
+	drop(probe);
 	pthread_cond_destroy(&probe->changed);
 	pthread_mutex_destroy(&probe->lock);
 	free(probe);
