@@ -3,10 +3,16 @@
  *
  * zstd runs in static contexts. Its context for 4 KiB inputs is small enough
  * to be touched at start, which memset does here.
+ *
+ * Up to its version 1.5.4, zstd looks for the magic number of a skippable
+ * frame wherever a frame could begin, even in this format and even when fewer
+ * than four bytes are left: with damaged input it reads up to three bytes too
+ * many. Frames of ours begin with a zero byte, which no such number does.
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"
 #include "util/atomic.h"
+#include "shm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -58,6 +64,7 @@ static struct ts_coder *new_coder(struct ts_dicts *dicts,
 		return NULL;
 	coder->dicts = dicts;
 	coder->codec = TS_CODEC_ZSTD;
+	coder->zstd_bytes = bytes;
 	coder->scratch = touched_memory(TS_BATCH_PAGES * PAGE_BYTES);
 	coder->zstd_memory = touched_memory(bytes);
 	if (coder->zstd_memory && params) {
@@ -177,6 +184,23 @@ void ts_codec_retire(struct ts_codec *codec)
 	/* An encoder may have used it until just now. */
 	if (ts_dicts_unused(&codec->dicts) == dict)
 		dict->in_use = false;
+}
+
+static void touch_coders(struct ts_lend *lend)
+{
+	for (struct ts_lent *l = lend->free; l; l = l->next) {
+		struct ts_coder *c = (struct ts_coder *)l;
+
+		ts_shm_touch(c->scratch, TS_BATCH_PAGES * PAGE_BYTES);
+		ts_shm_touch(c->zstd_memory, c->zstd_bytes);
+	}
+}
+
+void ts_codec_touch(struct ts_codec *codec)
+{
+	touch_coders(&codec->encoders);
+	touch_coders(&codec->decoders);
+	ts_dicts_touch(&codec->dicts);
 }
 
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,

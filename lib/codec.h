@@ -35,6 +35,7 @@ struct ts_coder {
 	struct ts_dicts *dicts;
 	uint32_t added;         /* an encoder's: dictionary it has, see dict.h */
 	enum ts_codec_id codec; /* an encoder's: what it makes */
+	size_t zstd_bytes;
 };
 
 struct ts_codec {
@@ -59,14 +60,22 @@ struct ts_coder *ts_codec_encoder(struct ts_codec *codec);
  */
 void ts_codec_retire(struct ts_codec *codec);
 
+/* Touch the memory of all coders, none of which is in use. */
+void ts_codec_touch(struct ts_codec *codec);
+
 /* Compress a page; the codec is @encoder->codec. Returns the length, 1..@max_bytes, or 0 when it would be
- * longer than that.
+ * longer than that; or by up to some twelve bytes shorter, which zstd wants to
+ * spare.
  */
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 			   void *ret_data, unsigned max_bytes);
 
-/* Restore a page from an object's bytes. Returns 0, or -EBADMSG when they are
- * not a page of that codec; @ret_page is then undefined.
+/* What zstd may look at beyond the end of a frame; see codec.c. */
+#define TS_CODEC_SLACK_BYTES 3u
+
+/* Restore a page from an object's bytes, any bytes at all. Behind them,
+ * TS_CODEC_SLACK_BYTES more must be readable. Returns 0, or -EBADMSG when they
+ * are not a page of that codec; @ret_page is then undefined.
  */
 int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
 		     const void *data, unsigned len_bytes, void *ret_page);

@@ -7,6 +7,7 @@
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "dict.h"
+#include "shm.h"
 #include "util/atomic.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 static ZSTD_compressionParameters c_params(int level)
 {
-	return ZSTD_getCParams(level, 4096, TS_DICT_BYTES);
+	return ZSTD_getCParams(level, 4096, 0);
 }
 
 static void *touched(size_t bytes)
@@ -57,6 +58,17 @@ void ts_dicts_fini(struct ts_dicts *dicts)
 		free(dicts->dict[i].d_memory);
 	}
 	memset(dicts, 0, sizeof(*dicts));
+}
+
+void ts_dicts_touch(struct ts_dicts *dicts)
+{
+	for (unsigned i = 0; i < TS_DICT_GENERATIONS; i++) {
+		struct ts_dict *d = &dicts->dict[i];
+
+		ts_shm_touch(d->bytes, TS_DICT_BYTES);
+		ts_shm_touch(d->c_memory, d->c_bytes);
+		ts_shm_touch(d->d_memory, d->d_bytes);
+	}
 }
 
 int ts_dicts_add(struct ts_dicts *dicts, const void *bytes, size_t n_bytes)

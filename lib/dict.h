@@ -44,6 +44,9 @@ struct ts_dicts {
 int ts_dicts_init(struct ts_dicts *dicts, int level);
 void ts_dicts_fini(struct ts_dicts *dicts);
 
+/* Touch the memory again, after a fork. No dictionary is in use. */
+void ts_dicts_touch(struct ts_dicts *dicts);
+
 static inline bool ts_codec_has_dict(unsigned codec)
 {
 	return codec >= TS_DICT_FIRST &&

@@ -383,18 +383,21 @@ unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
 	return n;
 }
 
-void ts_pool_unisolate(struct ts_pool *pool, uint32_t block)
+bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block)
 {
 	struct ts_block *m = meta_of(pool, block);
 	struct ts_class *c = &pool->classes[m->size_class];
+	bool empty;
 
 	ts_lock(&c->lock);
 	m->isolated = false;
-	if (!m->used)
+	empty = !m->used;
+	if (empty)
 		give_block(pool, c, block);
 	else if (in_bucket(c, m))
 		link_block(pool, c, block);
 	ts_unlock(&c->lock);
+	return empty;
 }
 
 static const char *check_block(struct ts_pool *pool, struct ts_class *c,

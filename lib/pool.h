@@ -13,7 +13,7 @@
  *          cluster lock; never the other way round.
  * Moving   ts_pool_isolate() hands out a sparse block to be emptied. Owners
  *          of objects are the caller's to keep (an object's header, or
- *          ts_pool_page_owner()); the pool knows only which are in use.
+ *          ts_pool_page_note()); the pool knows only which are in use.
  */
 #ifndef TS_POOL_H
 #define TS_POOL_H
@@ -107,8 +107,10 @@ unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
 			 enum ts_slack slack, uint32_t *ret_block,
 			 ts_obj *ret_obj);
 
-/* Put what is left of an isolated block back into circulation. */
-void ts_pool_unisolate(struct ts_pool *pool, uint32_t block);
+/* Put what is left of an isolated block back into circulation. Returns whether
+ * it was empty, and so was given back.
+ */
+bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block);
 
 /* How many blocks compaction could free in a class. */
 unsigned ts_pool_surplus(struct ts_pool *pool, unsigned size_class);

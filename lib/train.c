@@ -180,11 +180,10 @@ bool ts_train_step(struct ts_train *train)
 		return false;
 	switch (ts_load_relaxed(&train->state)) {
 	case TS_TRAIN_IDLE:
-		step_idle(train);
-		return false;
+		return step_idle(train);
 	case TS_TRAIN_SAMPLING:
 		if (ts_load_acquire(&train->copied) < TS_SAMPLE_PAGES)
-			return false;
+			return ts_load_relaxed(&train->taken);
 		if (!begin_training(train))
 			end_training(train);
 		return true;
