@@ -257,15 +257,17 @@ static void probe_direct(struct ts_spill_file *file)
 	int flags = fcntl(file->fd, F_GETFL);
 	void *buf = aligned_alloc(4096, 4096);
 
-	file->align = 1;
+	file->align = 0;
 	if (buf && !fcntl(file->fd, F_SETFL, flags | O_DIRECT)) {
 		if (read_works(file->fd, buf, 512))
 			file->align = 512;
 		else if (read_works(file->fd, buf, 4096))
 			file->align = 4096;
 	}
-	file->direct = file->align > 1;
+	file->direct = file->align;
 	if (!file->direct) {
+		/* Whole pages of the cache. */
+		file->align = 4096;
 		fcntl(file->fd, F_SETFL, flags);
 		/* No read-ahead into a cache that is to stay small. */
 		posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
