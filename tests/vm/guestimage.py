@@ -197,14 +197,32 @@ def add_product(stage, build):
             stage.add(path, target)
 
 
+def guest_init(stage, root, version, modules, init):
+    """The parts of an initramfs that both guests have."""
+    stage.add(find_program("busybox"), "bin/busybox")
+    os.symlink("busybox", os.path.join(stage.path, "bin/sh"))
+    order = []
+    for path in module_files(root, version, modules):
+        stage.add(path, "modules/" + os.path.basename(path))
+        order.append(os.path.basename(path) + "\n")
+    stage.write("modules/order", "".join(order))
+    stage.node("dev/console", 5, 1)
+    shutil.copy(os.path.join(HERE, "guest", init),
+                os.path.join(stage.path, "init"))
+    os.chmod(os.path.join(stage.path, "init"), 0o755)
+
+
+def settings_text(settings):
+    return "".join(f"{k}='{v}'\n" for k, v in sorted(settings.items()))
+
+
 def small_guest(work, build, scenario, settings, pages=None):
     """The busybox guest: (kernel image, initramfs, read-only disk)."""
     for name in ("cpio", "modprobe", "depmod"):
         find_program(name)
     image, root, version = kernel()
     stage = Stage(work)
-    stage.add(find_program("busybox"), "bin/busybox")
-    os.symlink("busybox", os.path.join(stage.path, "bin/sh"))
+    guest_init(stage, root, version, BASE_MODULES + scenario.modules, "init")
     for name in BASE_PROGRAMS + scenario.programs:
         stage.add(find_program(name))
     for source, target in scenario.files.items():
@@ -212,20 +230,9 @@ def small_guest(work, build, scenario, settings, pages=None):
     for name in NBDKIT_PARTS:
         stage.add(f"{nbdkit_dir()}/{name}")
     add_product(stage, build)
-
-    order = []
-    for path in module_files(root, version, BASE_MODULES + scenario.modules):
-        stage.add(path, "modules/" + os.path.basename(path))
-        order.append(os.path.basename(path) + "\n")
-    stage.write("modules/order", "".join(order))
-
-    stage.node("dev/console", 5, 1)
-    for name in ("init", "lib.sh"):
-        shutil.copy(os.path.join(HERE, "guest", name),
-                    os.path.join(stage.path, name))
+    shutil.copy(os.path.join(HERE, "guest", "lib.sh"), stage.path)
     shutil.copy(scenario.path, os.path.join(stage.path, "scenario"))
-    stage.write("settings", "".join(f"{k}='{v}'\n"
-                                    for k, v in sorted(settings.items())))
+    stage.write("settings", settings_text(settings))
     initramfs = os.path.join(work, "initramfs.cpio")
     stage.archive(initramfs)
     if pages:

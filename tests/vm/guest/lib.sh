@@ -10,7 +10,10 @@
 # Everything printed goes to the console; result, note and fail go to the
 # runner as lines of JSON. /settings holds what --set gave.
 set -eu
-. /settings
+for file in /settings /usr/lib/vm/settings; do
+	# shellcheck source=/dev/null # made by the runner
+	[ ! -e $file ] || . $file
+done
 
 PORT=/dev/ttyS1
 for sysctl in ${SYSCTL-}; do
@@ -136,6 +139,7 @@ attach() {
 		sleep 0.1
 	done
 	[ -z "${RT-}" ] || serve_in_real_time
+	[ -z "${WBT-}" ] || echo "$WBT" >/sys/block/nbd$INDEX/queue/wbt_lat_usec
 	[ -z "${NR_REQUESTS-}" ] ||
 		echo "$NR_REQUESTS" >/sys/block/nbd$INDEX/queue/nr_requests
 }
@@ -209,4 +213,35 @@ run_pager() {
 		>/run/pager.json || fail "ts-pager gave $?: $(cat /run/pager.json)"
 	printf '{"event":"pager","report":%s}\n' \
 		"$(tr -d '\n' </run/pager.json)" >$PORT
+}
+
+# The rest is for the systemd guest only.
+
+# wait_booted: until all jobs of the boot are done; nothing may have failed
+wait_booted() {
+	tries=0
+	while [ -n "$(systemctl list-jobs --no-legend)" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 120 ] || fail "jobs after 120 s: $(systemctl \
+			list-jobs --no-legend | tr '\n' ';')"
+		sleep 1
+	done
+	failed=$(systemctl --failed --no-legend --plain | cut -d' ' -f1 |
+		tr '\n' ' ')
+	[ -z "$failed" ] || fail "failed units: $failed"
+	! journalctl -b --no-pager -q | grep -q 'ordering cycle' ||
+		fail "ordering cycle"
+}
+
+boot_seconds() {
+	finished=$(systemctl show -P FinishTimestampMonotonic)
+	echo $((finished / 1000000))
+}
+
+# leave reboot|poweroff: how the machine goes down is part of the scenario;
+# the runner gives it 30 s
+leave() {
+	echo "{\"event\":\"leaving\",\"how\":\"$1\",\"limit_s\":30}" >$PORT
+	systemctl --no-block "$1"
+	exit 99
 }
