@@ -39,8 +39,8 @@ PRODUCT = {
     "tests/system/ts-pager": "usr/bin/ts-pager",
     "daemon/thinswapd": "usr/sbin/thinswapd",
     "daemon/thinswap": "usr/bin/thinswap",
-    "plugin/nbdkit-thinswap-plugin.so":
-        "usr/lib/thinswap/nbdkit-thinswap-plugin.so",
+    # To nbdkit's own folder of plugins, by add_product().
+    "plugin/nbdkit-thinswap-plugin.so": None,
 }
 
 
@@ -193,6 +193,8 @@ def nbdkit_dir():
 def add_product(stage, build):
     for source, target in PRODUCT.items():
         path = os.path.join(build, source)
+        if not target:
+            target = f"{nbdkit_dir()}/plugins/{os.path.basename(source)}"
         if os.path.exists(path):
             stage.add(path, target)
 
