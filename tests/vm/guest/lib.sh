@@ -118,6 +118,7 @@ serve_thinswap() {
 	ram=$2
 	shift 2
 	(
+		# shellcheck disable=SC3045 # busybox has it
 		ulimit -s 256
 		export MALLOC_ARENA_MAX=1
 		# shellcheck disable=SC2086 # options, one a word
@@ -128,6 +129,7 @@ serve_thinswap() {
 }
 
 # attach [OPTION...]: hand the server's socket to the kernel
+# shellcheck disable=SC2120 # scenarios may pass options
 attach() {
 	must nbd-attach -w "${WARM_ROUNDS:-20}" "$@" $SOCKET $INDEX
 	tries=0
@@ -239,6 +241,7 @@ swap_start() {
 	*) fail "SERVER is ${SERVER}" ;;
 	esac
 	if [ "${SERVER:-thinswapd}" != thinswapd ]; then
+		# shellcheck disable=SC2119
 		attach
 		swap_on
 	fi
