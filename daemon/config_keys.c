@@ -81,7 +81,7 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "ram", .name = "budget",
-		.type = TS_KEY_SIZE_OR_PERCENT, .live = true,
+		.type = TS_KEY_SIZE_OR_PERCENT,
 		FIELD(ram.budget_bytes),
 		.min = 4 * MIB, .max = TS_MAX_SIZE_BYTES,
 		.default_text = "(half of memory, at most the size)",
@@ -91,7 +91,6 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "codec", .name = "level", .type = TS_KEY_INT,
-		.live = true,
 		FIELD(codec.level), .min = -7, .max = 19,
 		.default_text = "1", .also = "compression-level zstd-level",
 		.help = "zstd level",
@@ -128,7 +127,7 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "spill", .name = "write-budget",
-		.type = TS_KEY_SIZE, .needs = TS_NEEDS_SPILL, .live = true,
+		.type = TS_KEY_SIZE, .needs = TS_NEEDS_SPILL,
 		FIELD(spill.write_budget_bytes),
 		.min = 0, .max = TS_MAX_SIZE_BYTES,
 		.default_text = "0", .also = "wear write-limit daily-limit",
@@ -143,14 +142,14 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "security", .name = "socket-mode",
-		.type = TS_KEY_MODE,
+		.type = TS_KEY_MODE, .live = true,
 		FIELD(security.socket_mode), .default_text = "\"0600\"",
 		.also = "mode umask permissions",
 		.help = "permissions of the NBD socket",
 	},
 	{
 		.section = "security", .name = "socket-group",
-		.type = TS_KEY_GROUP,
+		.type = TS_KEY_GROUP, .live = true,
 		FIELD(security.socket_group), .default_text = "\"\"",
 		.also = "group",
 		.help = "group of the NBD socket; empty leaves it",
@@ -202,14 +201,14 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "tuning", .name = "high-water",
-		.type = TS_KEY_INT, .needs = TS_NEEDS_SPILL, .live = true,
+		.type = TS_KEY_INT, .needs = TS_NEEDS_SPILL,
 		FIELD(tuning.high_water_percent), .min = 10, .max = 99,
 		.default_text = "95", .also = "high-watermark high",
 		.help = "percent of the budget at which spilling begins",
 	},
 	{
 		.section = "tuning", .name = "low-water",
-		.type = TS_KEY_INT, .needs = TS_NEEDS_SPILL, .live = true,
+		.type = TS_KEY_INT, .needs = TS_NEEDS_SPILL,
 		FIELD(tuning.low_water_percent), .min = 5, .max = 98,
 		.default_text = "90", .also = "low-watermark low",
 		.help = "percent of the budget at which spilling ends",

@@ -4,7 +4,7 @@
  * Parsing, range checks, messages, hints, the echo at start, the reload
  * report, and the tests of the sample file and the man page all read this
  * table. To add a key: a field in struct ts_config, a row in config_keys.c, a
- * paragraph in man/thinswap.toml.pod, a line in daemon/thinswap.toml.
+ * paragraph in man/thinswap.toml.5.pod, a line in daemon/thinswap.toml.
  */
 #ifndef TS_DAEMON_CONFIG_KEYS_H
 #define TS_DAEMON_CONFIG_KEYS_H
@@ -37,7 +37,7 @@ struct ts_config_key {
 	enum ts_key_needs needs;
 	bool live;                  /* a running daemon can take a new value */
 	size_t offset;              /* of the field in struct ts_config */
-	int64_t min, max;          /* of integers and sizes, both allowed */
+	int64_t min, max;           /* of integers and sizes, both allowed */
 	const char *const *choices; /* ends in NULL */
 	/* As it would be written in the file, or in words (in parentheses)
 	 * where it depends on the machine; resolved in config_resolve.c.

@@ -19,11 +19,16 @@
 
 #include <stdbool.h>
 
+struct ts_spill;
+struct ts_train;
+
 struct ts_media {
 	struct ts_blocks blocks;
 	struct ts_pool pool;
 	struct ts_codec codec;
 	struct ts_stats stats;
+	struct ts_spill *spill; /* or NULL */
+	struct ts_train *train; /* or NULL: no dictionaries */
 };
 
 /* Pages on their way to becoming words. */
@@ -53,31 +58,51 @@ static inline void ts_batch_place(struct ts_batch *batch, unsigned i,
 	batch->todo &= ~(1ull << i);
 }
 
+/* Words on their way to becoming pages. */
+struct ts_reading {
+	unsigned n;    /* 1..TS_BATCH_PAGES */
+	uint64_t slot; /* of the first word; the others follow */
+	uint8_t *data; /* n pages */
+	ts_word word[TS_BATCH_PAGES];
+	uint64_t bad; /* bit i: page i could not be made */
+	struct ts_coder *decoder;
+};
+
+static inline uint8_t *ts_reading_page(const struct ts_reading *r, unsigned i)
+{
+	return r->data + (size_t)i * 4096;
+}
+
+/* Room of a page for what copy() takes. */
+static inline uint8_t *ts_reading_scratch(const struct ts_reading *r,
+					  unsigned i)
+{
+	return r->decoder->scratch + (size_t)i * 4096;
+}
+
 struct ts_backend {
 	enum ts_kind kind;
 	bool encodes; /* place() needs an encoder */
 	const char *name;
 
 	/* Store what the backend can of the pages in @batch->todo, and place
-	 * their words. Nothing is published yet. May wait for the keeper. On
+	 * their words. NULL: no page is new here. Nothing is published yet. May wait for the keeper. On
 	 * an error, nothing that this call stored is left.
 	 * Returns 0 or -ENOSPC.
 	 */
 	int (*place)(struct ts_media *media, struct ts_batch *batch);
 
-	/* Copy out what restore() needs, into @scratch (TS_OBJ_MAX_BYTES) or
-	 * straight into @ret_page. Runs under the cluster's lock.
+	/* Take what restore() needs of page i. Runs under the cluster's lock.
 	 * NULL: the word says all.
 	 */
-	void (*copy)(struct ts_media *media, ts_word word, void *scratch,
-		     void *ret_page);
+	void (*copy)(struct ts_media *media, struct ts_reading *reading,
+		     unsigned i);
 
-	/* Make the page from what copy() left, without any lock. Returns 0 or
-	 * -EBADMSG.
+	/* Make the pages in @mask, all of this kind, without any lock. Those
+	 * that are damaged or cannot be read are added to @reading->bad.
 	 */
-	int (*restore)(struct ts_media *media, struct ts_coder *decoder,
-		       ts_word word, uint64_t slot, const void *scratch,
-		       void *ret_page);
+	void (*restore)(struct ts_media *media, struct ts_reading *reading,
+			uint64_t mask);
 
 	/* Free what n words of this kind named, n <= TS_POOL_BULK. They are no
 	 * longer published. NULL: nothing to free.
@@ -99,8 +124,13 @@ struct ts_backend {
 uint64_t ts_ram_owner(struct ts_pool *pool, ts_obj obj);
 uint64_t ts_raw_owner(struct ts_pool *pool, ts_obj obj);
 
+/* The stored bytes of a ram or raw word, ts_word_len() of them. Under the
+ * lock of its cluster.
+ */
+const void *ts_ram_data(struct ts_pool *pool, ts_word word);
+
 extern const struct ts_backend ts_backend_none, ts_backend_zero,
-	ts_backend_fill, ts_backend_ram, ts_backend_raw;
+	ts_backend_fill, ts_backend_ram, ts_backend_raw, ts_backend_spill;
 
 /* In the order in which they are offered pages; ends with NULL. */
 extern const struct ts_backend *const ts_backends[];

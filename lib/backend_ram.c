@@ -9,6 +9,7 @@
  * reads there is only a hint, which the word confirms.
  */
 #include "backend.h"
+#include "train.h"
 #include "util/atomic.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static unsigned encode(struct ts_batch *batch, unsigned i, void *ret_data,
 		memcpy(ret_data, &batch->pattern[i], sizeof(uint64_t));
 		return sizeof(uint64_t);
 	}
-	*ret_codec = TS_CODEC_ZSTD;
+	*ret_codec = batch->encoder->codec;
 	return ts_codec_compress(batch->encoder, batch->page[i], ret_data,
 				 MAX_LEN);
 }
@@ -55,6 +56,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	uint8_t *data = batch->encoder->scratch;
 	uint16_t len[TS_BATCH_PAGES], bytes[TS_BATCH_PAGES];
 	uint8_t which[TS_BATCH_PAGES], codec[TS_BATCH_PAGES];
+	uint64_t tried = 0, made_bytes = 0;
 	ts_obj obj[TS_BATCH_PAGES];
 	unsigned n = 0;
 	int err;
@@ -62,8 +64,13 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	for (uint64_t m = batch->todo; m; m &= m - 1) {
 		unsigned i = ts_batch_first(m);
 		enum ts_codec_id id;
-		unsigned got = encode(batch, i, data, &id);
+		unsigned got;
 
+		if (media->train)
+			ts_train_offer(media->train, batch->page[i]);
+		got = encode(batch, i, data, &id);
+		tried++;
+		made_bytes += got ? got : 4096;
 		if (!got)
 			continue;
 		which[n] = (uint8_t)i;
@@ -74,6 +81,9 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		n++;
 	}
 
+	ts_stats_add(&media->stats, TS_STAT_compressed_pages, (int64_t)tried);
+	ts_stats_add(&media->stats, TS_STAT_compressed_bytes,
+		     (int64_t)made_bytes);
 	if (!n)
 		return 0;
 	err = ts_media_alloc(media, n, bytes, obj);
@@ -83,6 +93,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	for (unsigned k = 0; k < n; k++) {
 		write_object(ts_pool_addr(&media->pool, obj[k]), data, len[k],
 			     batch->slot + which[k]);
+		ts_dict_ref(&media->codec.dicts, codec[k], 1);
 		ts_batch_place(batch, which[k],
 			       ts_word_ram(obj[k], len[k], codec[k]));
 		data += len[k];
@@ -90,34 +101,58 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	return 0;
 }
 
-static void copy(struct ts_media *media, ts_word word, void *scratch,
-		 void *ret_page)
+static void copy(struct ts_media *media, struct ts_reading *reading,
+		 unsigned i)
 {
-	memcpy(scratch, ts_pool_addr(&media->pool, ts_word_obj(word)),
+	ts_word word = reading->word[i];
+
+	memcpy(ts_reading_scratch(reading, i),
+	       ts_pool_addr(&media->pool, ts_word_obj(word)),
 	       HEADER_BYTES + ts_word_len(word));
 }
 
-static int restore(struct ts_media *media, struct ts_coder *decoder,
-		   ts_word word, uint64_t slot, const void *scratch,
-		   void *ret_page)
+static int restore_page(struct ts_reading *reading, unsigned i)
 {
-	const uint8_t *data = (const uint8_t *)scratch + HEADER_BYTES;
+	const uint8_t *object = ts_reading_scratch(reading, i);
+	ts_word word = reading->word[i];
 	unsigned len = ts_word_len(word);
 	uint32_t check;
 
-	memcpy(&check, scratch, sizeof(check));
-	if (check != ts_codec_check(data, len, slot))
+	memcpy(&check, object, sizeof(check));
+	if (check != ts_codec_check(object + HEADER_BYTES, len,
+				    reading->slot + i))
 		return -EBADMSG;
-	return ts_codec_restore(decoder, ts_word_codec(word), data, len,
-				ret_page);
+	return ts_codec_restore(reading->decoder, ts_word_codec(word),
+				object + HEADER_BYTES, len,
+				ts_reading_page(reading, i));
+}
+
+static void restore(struct ts_media *media, struct ts_reading *reading,
+		    uint64_t mask)
+{
+	for (; mask; mask &= mask - 1) {
+		unsigned i = ts_batch_first(mask);
+
+		if (restore_page(reading, i))
+			reading->bad |= 1ull << i;
+	}
+}
+
+const void *ts_ram_data(struct ts_pool *pool, ts_word word)
+{
+	uint8_t *object = ts_pool_addr(pool, ts_word_obj(word));
+
+	return object + (ts_word_kind(word) == TS_RAM ? HEADER_BYTES : 0);
 }
 
 static void drop(struct ts_media *media, unsigned n, const ts_word *word)
 {
 	ts_obj obj[TS_POOL_BULK];
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		obj[i] = ts_word_obj(word[i]);
+		ts_dict_ref(&media->codec.dicts, ts_word_codec(word[i]), -1);
+	}
 	ts_pool_free(&media->pool, n, obj);
 }
 

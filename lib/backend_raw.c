@@ -37,19 +37,24 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	return 0;
 }
 
-static void copy(struct ts_media *media, ts_word word, void *scratch,
-		 void *ret_page)
+static void copy(struct ts_media *media, struct ts_reading *reading,
+		 unsigned i)
 {
-	memcpy(ret_page, ts_pool_addr(&media->pool, ts_word_obj(word)), 4096);
+	memcpy(ts_reading_page(reading, i),
+	       ts_pool_addr(&media->pool, ts_word_obj(reading->word[i])), 4096);
 }
 
-static int restore(struct ts_media *media, struct ts_coder *decoder,
-		   ts_word word, uint64_t slot, const void *scratch,
-		   void *ret_page)
+static void restore(struct ts_media *media, struct ts_reading *reading,
+		    uint64_t mask)
 {
-	if (ts_codec_check(ret_page, 4096, slot) != ts_word_check(word))
-		return -EBADMSG;
-	return 0;
+	for (; mask; mask &= mask - 1) {
+		unsigned i = ts_batch_first(mask);
+
+		if (ts_codec_check(ts_reading_page(reading, i), 4096,
+				   reading->slot + i) !=
+		    ts_word_check(reading->word[i]))
+			reading->bad |= 1ull << i;
+	}
 }
 
 static void drop(struct ts_media *media, unsigned n, const ts_word *word)

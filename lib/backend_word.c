@@ -2,12 +2,12 @@
 /* backend_word.c - pages that are all in their word: none, zero and fill */
 #include "backend.h"
 
-static int restore_zero(struct ts_media *media, struct ts_coder *decoder,
-			ts_word word, uint64_t slot, const void *scratch,
-			void *ret_page)
+static void restore_zero(struct ts_media *media, struct ts_reading *reading,
+			 uint64_t mask)
 {
-	ts_page_fill(ret_page, 0);
-	return 0;
+	for (; mask; mask &= mask - 1)
+		ts_page_fill(ts_reading_page(reading, ts_batch_first(mask)),
+			     0);
 }
 
 const struct ts_backend ts_backend_none = {
@@ -48,12 +48,15 @@ static int place_fill(struct ts_media *media, struct ts_batch *batch)
 	return 0;
 }
 
-static int restore_fill(struct ts_media *media, struct ts_coder *decoder,
-			ts_word word, uint64_t slot, const void *scratch,
-			void *ret_page)
+static void restore_fill(struct ts_media *media, struct ts_reading *reading,
+			 uint64_t mask)
 {
-	ts_page_fill(ret_page, ts_word_pattern(word));
-	return 0;
+	for (; mask; mask &= mask - 1) {
+		unsigned i = ts_batch_first(mask);
+
+		ts_page_fill(ts_reading_page(reading, i),
+			     ts_word_pattern(reading->word[i]));
+	}
 }
 
 const struct ts_backend ts_backend_fill = {

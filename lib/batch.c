@@ -6,6 +6,7 @@
  * that fails has changed nothing.
  */
 #include "batch.h"
+#include "account.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -35,17 +36,20 @@ void ts_batch_init(struct ts_batch *batch, uint64_t slot, unsigned n,
 
 int ts_batch_prepare(struct ts_core *core, struct ts_batch *batch)
 {
-	struct ts_coders *encoders = &core->media.codec.encoders;
+	struct ts_lend *encoders = &core->media.codec.encoders;
 	int err = 0;
 
 	for (unsigned i = 0; ts_backends[i] && batch->todo && !err; i++) {
+		if (!ts_backends[i]->place)
+			continue;
 		/* The cheap kinds come first; most batches go on. */
 		if (ts_backends[i]->encodes && !batch->encoder)
-			batch->encoder = ts_coder_borrow(encoders);
+			batch->encoder =
+				ts_codec_encoder(&core->media.codec);
 		err = ts_backends[i]->place(&core->media, batch);
 	}
 	if (batch->encoder)
-		ts_coder_return(encoders, batch->encoder);
+		ts_return(encoders, batch->encoder);
 	batch->encoder = NULL;
 	if (err)
 		ts_batch_abandon(core, batch);
@@ -57,32 +61,6 @@ int ts_batch_prepare(struct ts_core *core, struct ts_batch *batch)
 void ts_batch_abandon(struct ts_core *core, struct ts_batch *batch)
 {
 	ts_media_drop(&core->media, batch->n, batch->word);
-}
-
-/* What a change of words does to the gauges, added up for one go. */
-struct change {
-	int32_t slots[TS_KINDS];
-	int64_t stored_bytes;
-};
-
-static void count_word(struct change *change, ts_word word, int by)
-{
-	enum ts_kind kind = ts_word_kind(word);
-
-	change->slots[kind] += by;
-	if (ts_kind_stored(kind))
-		change->stored_bytes += by * (int)ts_word_len(word);
-}
-
-static void add_change(struct ts_core *core, const struct change *change)
-{
-	struct ts_stats *stats = &core->media.stats;
-
-	for (unsigned kind = TS_NONE + 1; kind < TS_KINDS; kind++)
-		if (ts_backend_of[kind])
-			ts_stats_add(stats, ts_backend_of[kind]->slots,
-				     change->slots[kind]);
-	ts_stats_add(stats, TS_STAT_stored_bytes, change->stored_bytes);
 }
 
 static void free_words(struct ts_core *core, ts_obj page)
@@ -104,6 +82,23 @@ static void close_cluster(struct ts_core *core, struct ts_cluster *cluster)
 		free_words(core, page);
 }
 
+/* Open a cluster that has words or can be given some. */
+static int open_with_leaf(struct ts_core *core, uint64_t nr,
+			  struct ts_cluster *ret_cluster)
+{
+	for (;;) {
+		int err = ts_cluster_prepare(&core->clusters, nr);
+
+		if (err)
+			return err;
+		ts_cluster_open(&core->clusters, nr, ret_cluster);
+		if (ret_cluster->words ||
+		    (ret_cluster->entry && !ret_cluster->closing))
+			return 0;
+		ts_cluster_close(ret_cluster);
+	}
+}
+
 /* Open a cluster that has words; make them if it has none. */
 static int open_for_write(struct ts_core *core, uint64_t nr,
 			  struct ts_cluster *ret_cluster)
@@ -112,33 +107,30 @@ static int open_for_write(struct ts_core *core, uint64_t nr,
 	ts_obj page;
 	int err;
 
-	err = ts_cluster_prepare(&core->clusters, nr);
-	if (err)
+	err = open_with_leaf(core, nr, ret_cluster);
+	if (err || ret_cluster->words)
 		return err;
-	ts_cluster_open(&core->clusters, nr, ret_cluster);
-	if (ret_cluster->words)
-		return 0;
 
 	/* Allocating may wait, so not under the lock. */
 	ts_cluster_close(ret_cluster);
 	err = ts_media_alloc(&core->media, 1, &page_bytes, &page);
 	if (err)
 		return err;
-	ts_cluster_open(&core->clusters, nr, ret_cluster);
-	if (!ret_cluster->words) {
+	err = open_with_leaf(core, nr, ret_cluster);
+	if (!err && !ret_cluster->words) {
 		ts_cluster_attach(&core->clusters, ret_cluster, page);
 		ts_stats_add(&core->media.stats, TS_STAT_clusters, 1);
 	} else {
 		ts_pool_free(&core->media.pool, 1, &page);
 	}
-	return 0;
+	return err;
 }
 
 int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,
 		     const uint64_t *seq)
 {
 	unsigned first = batch->slot % TS_CLUSTER_SLOTS;
-	struct change change = { 0 };
+	struct ts_change change = { 0 };
 	ts_word old[TS_BATCH_PAGES];
 	struct ts_cluster cluster;
 	int err;
@@ -153,14 +145,14 @@ int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,
 		for (unsigned i = 0; i < batch->n; i++) {
 			old[i] = ts_cluster_publish(&cluster, first + i,
 						    batch->word[i]);
-			count_word(&change, old[i], -1);
-			count_word(&change, batch->word[i], 1);
+			ts_change_word(&change, old[i], -1);
+			ts_change_word(&change, batch->word[i], 1);
 		}
 	}
 	close_cluster(core, &cluster);
 	if (err)
 		return err;
-	add_change(core, &change);
+	ts_change_apply(&core->media, &change);
 	ts_media_drop(&core->media, batch->n, old);
 	return 0;
 }
@@ -168,11 +160,11 @@ int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,
 static void count_dropped(struct ts_core *core, unsigned n,
 			  const ts_word *word)
 {
-	struct change change = { 0 };
+	struct ts_change change = { 0 };
 
 	for (unsigned i = 0; i < n; i++)
-		count_word(&change, word[i], -1);
-	add_change(core, &change);
+		ts_change_word(&change, word[i], -1);
+	ts_change_apply(&core->media, &change);
 	ts_stats_add(&core->media.stats, TS_STAT_discarded_pages,
 		     (int64_t)n + change.slots[TS_NONE]);
 }

@@ -22,8 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_NS 5000000000u
-
 _Static_assert(sizeof(struct ts_block) <= 168, "0.25 % of a block");
 
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
@@ -66,6 +64,18 @@ static uint32_t untouched(const struct ts_blocks *blocks)
 	return resident < blocks->budget ? blocks->budget - resident : 0;
 }
 
+/* Is there nothing to wait for? */
+static bool used_up(const struct ts_blocks *blocks)
+{
+	return !untouched(blocks) && !blocks->n_coming;
+}
+
+/* Atomic for those who look at it without the lock. */
+static void count_taken(struct ts_blocks *blocks, int by)
+{
+	ts_store_relaxed(&blocks->n_taken, blocks->n_taken + (uint32_t)by);
+}
+
 static uint32_t pop(struct ts_blocks *blocks, uint32_t *head)
 {
 	uint32_t block = *head;
@@ -87,10 +97,10 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block)
 	ts_lock(&blocks->lock);
 	if (blocks->n_touched) {
 		blocks->n_touched--;
-		blocks->n_taken++;
+		count_taken(blocks, 1);
 		*ret_block = pop(blocks, &blocks->touched_head);
 	} else {
-		err = untouched(blocks) ? -ENOBUFS : -ENOSPC;
+		err = used_up(blocks) ? -ENOSPC : -ENOBUFS;
 	}
 	if (blocks->n_touched == blocks->reserve / 2)
 		pthread_cond_signal(&blocks->wake_keeper);
@@ -102,7 +112,7 @@ static void put_touched(struct ts_blocks *blocks, uint32_t block)
 {
 	push(blocks, &blocks->touched_head, block);
 	blocks->n_touched++;
-	blocks->n_taken--;
+	count_taken(blocks, -1);
 	pthread_cond_broadcast(&blocks->refilled);
 }
 
@@ -115,13 +125,13 @@ void ts_block_give(struct ts_blocks *blocks, uint32_t block)
 
 int ts_blocks_wait(struct ts_blocks *blocks)
 {
-	uint64_t deadline = ts_now_ns() + WAIT_NS;
+	uint64_t deadline = ts_now_ns() + TS_BLOCKS_WAIT_NS;
 	int err = 0;
 
 	ts_lock(&blocks->lock);
 	while (!blocks->n_touched && !err) {
 		pthread_cond_signal(&blocks->wake_keeper);
-		if (!untouched(blocks) ||
+		if (used_up(blocks) ||
 		    ts_cond_wait_until(&blocks->refilled, &blocks->lock,
 				       deadline))
 			err = -ENOSPC;
@@ -146,7 +156,8 @@ static bool begin_touch(struct ts_blocks *blocks, uint32_t *ret_block)
 			*ret_block = pop(blocks, &blocks->cold_head);
 		else
 			*ret_block = blocks->fresh++;
-		blocks->n_taken++;
+		count_taken(blocks, 1);
+		blocks->n_coming++;
 		found = true;
 	}
 	ts_unlock(&blocks->lock);
@@ -164,9 +175,10 @@ unsigned ts_blocks_refill(struct ts_blocks *blocks, unsigned max)
 
 		memset(&blocks->meta[block], 0, sizeof(*blocks->meta));
 		ts_lock(&blocks->lock);
+		blocks->n_coming--;
 		if (err) {
 			push(blocks, &blocks->cold_head, block);
-			blocks->n_taken--;
+			count_taken(blocks, -1);
 		} else {
 			put_touched(blocks, block);
 		}
@@ -191,7 +203,7 @@ unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
 		if (blocks->n_touched > keep) {
 			block = pop(blocks, &blocks->touched_head);
 			blocks->n_touched--;
-			blocks->n_taken++;
+			count_taken(blocks, 1);
 		}
 		ts_unlock(&blocks->lock);
 		if (block == TS_BLOCK_NONE)
@@ -204,7 +216,7 @@ unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
 			put_touched(blocks, block);
 		} else {
 			push(blocks, &blocks->cold_head, block);
-			blocks->n_taken--;
+			count_taken(blocks, -1);
 		}
 		ts_unlock(&blocks->lock);
 		if (err)

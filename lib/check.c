@@ -11,7 +11,7 @@
 struct tally {
 	uint64_t clusters, leaves;
 	uint64_t slots[TS_KINDS];
-	uint64_t stored_bytes;
+	uint64_t stored_bytes, record_bytes;
 	uint64_t objects[TS_POOL_CLASSES];
 };
 
@@ -19,10 +19,14 @@ static bool object_in_use(struct ts_pool *pool, ts_obj obj)
 {
 	uint32_t block = (uint32_t)(obj.grains >>
 				    (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT));
-	struct ts_block *m = &pool->blocks->meta[block];
-	unsigned bytes = pool->classes[m->size_class].obj_bytes;
 	unsigned off = obj.grains << TS_GRAIN_SHIFT & (TS_BLOCK_BYTES - 1);
+	const struct ts_block *m;
+	unsigned bytes;
 
+	if (block >= pool->blocks->fresh)
+		return false;
+	m = &pool->blocks->meta[block];
+	bytes = pool->classes[m->size_class].obj_bytes;
 	return off % bytes == 0 && m->map[off / bytes / 64] >> off / bytes % 64 & 1;
 }
 
@@ -31,15 +35,20 @@ static const char *check_page(struct ts_core *core, struct ts_coder *decoder,
 {
 	const struct ts_backend *backend = ts_backend_of[ts_word_kind(word)];
 	uint8_t page[4096];
+	struct ts_reading reading = {
+		.n = 1,
+		.slot = slot,
+		.data = page,
+		.word = { word },
+		.decoder = decoder,
+	};
 
 	if (!backend)
 		return "a word of an unknown kind";
 	if (backend->copy)
-		backend->copy(&core->media, word, decoder->scratch, page);
-	if (backend->restore(&core->media, decoder, word, slot,
-			     decoder->scratch, page))
-		return "a stored page fails its check";
-	return NULL;
+		backend->copy(&core->media, &reading, 0);
+	backend->restore(&core->media, &reading, 1);
+	return reading.bad ? "a stored page fails its check" : NULL;
 }
 
 static const char *check_word(struct ts_core *core, struct ts_coder *decoder,
@@ -51,6 +60,8 @@ static const char *check_word(struct ts_core *core, struct ts_coder *decoder,
 	ts_obj obj;
 
 	tally->slots[kind]++;
+	if (kind == TS_SPILL)
+		tally->record_bytes += ts_word_len(word) + TS_RECORD_EXTRA;
 	if (kind != TS_RAM && kind != TS_RAW)
 		return check_page(core, decoder, word, slot);
 
@@ -114,6 +125,9 @@ static const char *check_totals(struct ts_core *core, struct tally *tally)
 		    ts_stats_sum(&media->stats, ts_backend_of[kind]->slots) !=
 			    (int64_t)tally->slots[kind])
 			return "a gauge of slots and the words disagree";
+	if (media->spill &&
+	    media->spill->segments.live_bytes != tally->record_bytes)
+		return "live bytes of the spill file and the words disagree";
 	if (ts_stats_sum(&media->stats, TS_STAT_stored_bytes) !=
 		    (int64_t)tally->stored_bytes ||
 	    ts_stats_sum(&media->stats, TS_STAT_clusters) !=
@@ -124,8 +138,8 @@ static const char *check_totals(struct ts_core *core, struct tally *tally)
 
 static const char *check_all(struct ts_core *core, uint64_t *ret_cluster)
 {
-	struct ts_coders *decoders = &core->media.codec.decoders;
-	struct ts_coder *decoder = ts_coder_borrow(decoders);
+	struct ts_lend *decoders = &core->media.codec.decoders;
+	struct ts_coder *decoder = ts_borrow(decoders);
 	uint64_t nr = 0, end = core->clusters.n_clusters;
 	struct tally tally = { 0 };
 	const char *wrong = NULL;
@@ -137,11 +151,13 @@ static const char *check_all(struct ts_core *core, uint64_t *ret_cluster)
 		wrong = check_cluster(core, decoder, &tally, nr);
 		*ret_cluster = nr++;
 	}
-	ts_coder_return(decoders, decoder);
+	ts_return(decoders, decoder);
 	if (!wrong)
 		wrong = ts_blocks_check(&core->media.blocks);
 	if (!wrong)
 		wrong = ts_pool_check(&core->media.pool);
+	if (!wrong && core->media.spill)
+		wrong = ts_segments_check(&core->media.spill->segments);
 	return wrong ? wrong : check_totals(core, &tally);
 }
 
@@ -151,7 +167,11 @@ int ts_store_check(struct ts_store *store, char *err, size_t err_bytes)
 	const char *wrong;
 
 	ts_lock(&store->keeper.busy);
+	if (store->core.media.spill)
+		ts_lock(&store->spiller.busy);
 	wrong = check_all(&store->core, &cluster);
+	if (store->core.media.spill)
+		ts_unlock(&store->spiller.busy);
 	ts_unlock(&store->keeper.busy);
 	if (wrong)
 		snprintf(err, err_bytes, "%s (at cluster %llu)", wrong,

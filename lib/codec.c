@@ -3,10 +3,16 @@
  *
  * zstd runs in static contexts. Its context for 4 KiB inputs is small enough
  * to be touched at start, which memset does here.
+ *
+ * Up to its version 1.5.4, zstd looks for the magic number of a skippable
+ * frame wherever a frame could begin, even in this format and even when fewer
+ * than four bytes are left: with damaged input it reads up to three bytes too
+ * many. Frames of ours begin with a zero byte, which no such number does.
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"
-#include "util/lock.h"
+#include "util/atomic.h"
+#include "shm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +21,7 @@
 #include <zstd.h>
 
 #define PAGE_BYTES 4096
+#define DICT_ROOM_BYTES (64u << 10)
 
 /* A request may put a page at any address. */
 typedef uint64_t __attribute__((aligned(1), may_alias)) any_u64;
@@ -44,14 +51,20 @@ static void *touched_memory(size_t bytes)
 	return memory;
 }
 
-static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
+static struct ts_coder *new_coder(struct ts_dicts *dicts,
+				  const ZSTD_CCtx_params *params)
 {
 	struct ts_coder *coder = calloc(1, sizeof(*coder));
-	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) :
+	/* An attached dictionary brings parameters of its own. */
+	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) +
+					DICT_ROOM_BYTES :
 				ZSTD_estimateDCtxSize();
 
 	if (!coder)
 		return NULL;
+	coder->dicts = dicts;
+	coder->codec = TS_CODEC_ZSTD;
+	coder->zstd_bytes = bytes;
 	coder->scratch = touched_memory(TS_BATCH_PAGES * PAGE_BYTES);
 	coder->zstd_memory = touched_memory(bytes);
 	if (coder->zstd_memory && params) {
@@ -65,40 +78,31 @@ static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
 	return coder;
 }
 
-static int init_coders(struct ts_coders *coders, unsigned n,
-		       const ZSTD_CCtx_params *params)
+static int add_coders(struct ts_codec *codec, struct ts_lend *lend, unsigned n,
+		      const ZSTD_CCtx_params *params)
 {
-	ts_mutex_init(&coders->lock);
-	ts_cond_init(&coders->returned);
-	coders->n = n;
 	for (unsigned i = 0; i < n; i++) {
-		struct ts_coder *coder = new_coder(params);
+		struct ts_coder *coder = new_coder(&codec->dicts, params);
 
 		if (!coder)
 			return -ENOMEM;
-		coder->next = coders->free;
-		coders->free = coder;
+		ts_return(lend, coder);
 		if (!coder->scratch || !coder->zstd)
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static void fini_coders(struct ts_coders *coders)
+static void fini_coders(struct ts_lend *lend)
 {
-	struct ts_coder *coder;
+	while (lend->free) {
+		struct ts_coder *coder = ts_borrow(lend);
 
-	while ((coder = coders->free)) {
-		coders->free = coder->next;
 		free(coder->zstd_memory);
 		free(coder->scratch);
 		free(coder);
 	}
-	if (coders->n) {
-		pthread_mutex_destroy(&coders->lock);
-		pthread_cond_destroy(&coders->returned);
-	}
-	coders->n = 0;
+	ts_lend_fini(lend);
 }
 
 int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
@@ -107,12 +111,18 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 	ZSTD_CCtx_params *params = new_params(level);
 	int err;
 
-	*codec = (struct ts_codec){ 0 };
 	if (!params)
 		return -ENOMEM;
-	err = init_coders(&codec->encoders, n_encoders, params);
+	ts_lend_init(&codec->encoders);
+	ts_lend_init(&codec->decoders);
+	codec->made = true;
+	codec->n_encoders = n_encoders;
+	codec->n_decoders = n_decoders;
+	err = ts_dicts_init(&codec->dicts, level);
 	if (!err)
-		err = init_coders(&codec->decoders, n_decoders, NULL);
+		err = add_coders(codec, &codec->encoders, n_encoders, params);
+	if (!err)
+		err = add_coders(codec, &codec->decoders, n_decoders, NULL);
 	ZSTD_freeCCtxParams(params);
 	if (err)
 		ts_codec_fini(codec);
@@ -121,29 +131,76 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 
 void ts_codec_fini(struct ts_codec *codec)
 {
+	if (!codec->made)
+		return;
 	fini_coders(&codec->encoders);
 	fini_coders(&codec->decoders);
+	ts_dicts_fini(&codec->dicts);
+	codec->made = false;
 }
 
-struct ts_coder *ts_coder_borrow(struct ts_coders *coders)
+struct ts_coder *ts_codec_encoder(struct ts_codec *codec)
 {
-	struct ts_coder *coder;
+	struct ts_coder *coder = ts_borrow(&codec->encoders);
+	uint32_t added = ts_load_acquire(&codec->dicts.added);
 
-	ts_lock(&coders->lock);
-	while (!(coder = coders->free))
-		pthread_cond_wait(&coders->returned, &coders->lock);
-	coders->free = coder->next;
-	ts_unlock(&coders->lock);
+	if (coder->added != added) {
+		coder->codec = ts_load_relaxed(&codec->dicts.current);
+		ZSTD_CCtx_refCDict(coder->zstd,
+				   ts_dict_of(coder->dicts, coder->codec)
+					   ->cdict);
+		coder->added = added;
+	}
 	return coder;
 }
 
-void ts_coder_return(struct ts_coders *coders, struct ts_coder *coder)
+/* Take every coder off the stack at once, and put them back. */
+static void wait_for_all(struct ts_lend *lend, unsigned n)
 {
-	ts_lock(&coders->lock);
-	coder->next = coders->free;
-	coders->free = coder;
-	pthread_cond_signal(&coders->returned);
-	ts_unlock(&coders->lock);
+	struct ts_coder *first = NULL;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct ts_coder *coder = ts_borrow(lend);
+
+		coder->lent.next = first ? &first->lent : NULL;
+		first = coder;
+	}
+	while (first) {
+		struct ts_lent *next = first->lent.next;
+
+		ts_return(lend, first);
+		first = (struct ts_coder *)next;
+	}
+}
+
+void ts_codec_retire(struct ts_codec *codec)
+{
+	struct ts_dict *dict = ts_dicts_unused(&codec->dicts);
+
+	if (!dict)
+		return;
+	wait_for_all(&codec->encoders, codec->n_encoders);
+	wait_for_all(&codec->decoders, codec->n_decoders);
+	/* An encoder may have used it until just now. */
+	if (ts_dicts_unused(&codec->dicts) == dict)
+		dict->in_use = false;
+}
+
+static void touch_coders(struct ts_lend *lend)
+{
+	for (struct ts_lent *l = lend->free; l; l = l->next) {
+		struct ts_coder *c = (struct ts_coder *)l;
+
+		ts_shm_touch(c->scratch, TS_BATCH_PAGES * PAGE_BYTES);
+		ts_shm_touch(c->zstd_memory, c->zstd_bytes);
+	}
+}
+
+void ts_codec_touch(struct ts_codec *codec)
+{
+	touch_coders(&codec->encoders);
+	touch_coders(&codec->decoders);
+	ts_dicts_touch(&codec->dicts);
 }
 
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
@@ -159,10 +216,24 @@ unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
 		     const void *data, unsigned len_bytes, void *ret_page)
 {
+	const struct ts_dict *dict = ts_dict_of(decoder->dicts, codec);
 	uint64_t pattern;
 	size_t n;
 
+	if (dict) {
+		if (!dict->ddict)
+			return -EBADMSG;
+		n = ZSTD_decompress_usingDDict(decoder->zstd, ret_page,
+					       PAGE_BYTES, data, len_bytes,
+					       dict->ddict);
+		return n == PAGE_BYTES ? 0 : -EBADMSG;
+	}
 	switch (codec) {
+	case TS_CODEC_RAW:
+		if (len_bytes != PAGE_BYTES)
+			return -EBADMSG;
+		memcpy(ret_page, data, PAGE_BYTES);
+		return 0;
 	case TS_CODEC_REPEAT:
 		if (len_bytes != sizeof(pattern))
 			return -EBADMSG;

@@ -13,6 +13,7 @@
  */
 #include "keeper.h"
 #include "compact.h"
+#include "train.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -20,6 +21,7 @@
 
 #define TICK_MIN_NS 250000000ull
 #define TICK_MAX_NS 2000000000ull
+#define TRAIN_TICK_NS 50000000ull
 #define NO_MEMORY_PAUSE_NS 10000000ull
 #define COMPACT_BLOCKS 64u
 #define SHRINK_MIN_BLOCKS 64u
@@ -56,9 +58,10 @@ static bool shrink(struct ts_blocks *blocks)
 /* What is done at leisure. Returns whether there was anything to do. */
 static bool tidy(struct ts_core *core)
 {
-	bool worked = ts_compact(core, COMPACT_BLOCKS) > 0;
+	unsigned done = ts_compact(core, TS_SLACK_SOME, COMPACT_BLOCKS);
 
-	return shrink(&core->media.blocks) || worked;
+	done += ts_clusters_reclaim(&core->clusters);
+	return shrink(&core->media.blocks) || done;
 }
 
 static void refill(struct ts_keeper *keeper)
@@ -74,6 +77,17 @@ static void refill(struct ts_keeper *keeper)
 		ts_sleep_ns(NO_MEMORY_PAUSE_NS);
 }
 
+/* Returns when to look again: soon while a dictionary is being made. */
+static uint64_t train(struct ts_core *core, uint64_t tick)
+{
+	struct ts_train *training = core->media.train;
+
+	if (!training)
+		return tick;
+	ts_codec_retire(&core->media.codec);
+	return ts_train_step(training) ? TRAIN_TICK_NS : tick;
+}
+
 static void *run(void *arg)
 {
 	struct ts_keeper *keeper = arg;
@@ -84,12 +98,15 @@ static void *run(void *arg)
 		if (wait_for_work(keeper, next)) {
 			refill(keeper);
 			tick = TICK_MIN_NS;
+			if (next > ts_now_ns() + tick)
+				next = ts_now_ns() + tick;
 		}
 		if (ts_now_ns() < next)
 			continue;
 		ts_lock(&keeper->busy);
 		tick = tidy(keeper->core) ? TICK_MIN_NS : 2 * tick;
 		ts_unlock(&keeper->busy);
+		tick = train(keeper->core, tick);
 		if (tick > TICK_MAX_NS)
 			tick = TICK_MAX_NS;
 		next = ts_now_ns() + tick;

@@ -6,6 +6,7 @@
 #include "util/size.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,11 @@
 
 /* Every size class may hold a block of its own that is nearly empty. */
 #define RAM_MIN_BYTES (8ull << 20)
-/* A raw page's number in its word has 27 bits. */
-#define RAM_MAX_BYTES (512ull << 30)
+/* A raw page's number in its word has 26 bits. */
+#define RAM_MAX_BYTES (256ull << 30)
+/* Eight segments and the header's; 2^25 segments of 1 MiB. */
+#define SPILL_MIN_BYTES (9ull << 20)
+#define SPILL_MAX_BYTES (1ull << 45)
 /* A burst of 4 MiB of compressed pages, some 16 MiB of swap-out, while the
  * keeper touches more.
  */
@@ -22,63 +26,150 @@
 
 void ts_params_init(struct ts_params *params)
 {
-	*params = (struct ts_params){ .level = TS_CODEC_LEVEL_DEFAULT };
+	*params = (struct ts_params){
+		.level = TS_CODEC_LEVEL_DEFAULT,
+		.dictionary = true,
+		.encrypt = true,
+		.use_uring = true,
+	};
 }
 
-static int set_size(uint64_t *ret_bytes, const char *key, const char *value,
-		    uint64_t min, uint64_t max, char *err, size_t err_bytes)
+void ts_params_fini(struct ts_params *params)
 {
-	char why[160], low[24], high[24];
+	free(params->spill_path);
+	free(params->trainer);
+	params->spill_path = NULL;
+	params->trainer = NULL;
+}
+
+void ts_params_find_trainer(struct ts_params *params, const char *dir)
+{
+	static const char *const beside[] = { "", "/../lib" };
+	char path[PATH_MAX];
+
+	if (!params->dictionary)
+		return;
+	for (unsigned i = 0; dir && i < 2; i++) {
+		snprintf(path, sizeof(path), "%s%s/thinswap-train", dir,
+			 beside[i]);
+		if (!access(path, X_OK)) {
+			params->trainer = strdup(path);
+			return;
+		}
+	}
+	if (!access(TS_TRAINER, X_OK))
+		params->trainer = strdup(TS_TRAINER);
+}
+
+/* A value on its way into the parameters, and where to complain. */
+struct given {
+	const char *key, *value;
+	char *err;
+	size_t err_bytes;
+};
+
+static int set_size(const struct given *g, uint64_t *ret_bytes, uint64_t min,
+		    uint64_t max)
+{
+	char why[160], low[TS_SIZE_TEXT_BYTES], high[TS_SIZE_TEXT_BYTES];
 	uint64_t bytes;
 
-	if (ts_size_parse(value, &bytes, why, sizeof(why))) {
-		snprintf(err, err_bytes, "%s=%s: %s", key, value, why);
+	if (ts_size_parse(g->value, &bytes, why, sizeof(why))) {
+		snprintf(g->err, g->err_bytes, "%s=%s: %s", g->key, g->value,
+			 why);
 		return -EINVAL;
 	}
 	if (bytes < min || bytes > max) {
-		ts_size_format(min, low, sizeof(low));
-		ts_size_format(max, high, sizeof(high));
-		snprintf(err, err_bytes,
-			 "%s=%s: out of range, allowed are %s to %s", key,
-			 value, low, high);
+		snprintf(g->err, g->err_bytes,
+			 "%s=%s: out of range, allowed are %s to %s", g->key,
+			 g->value, ts_size_format(min, low, sizeof(low)),
+			 ts_size_format(max, high, sizeof(high)));
 		return -EINVAL;
 	}
 	*ret_bytes = bytes;
 	return 0;
 }
 
-static int set_int(int *ret_value, const char *key, const char *value, int min,
-		   int max, char *err, size_t err_bytes)
+static int set_int(const struct given *g, int *ret_value, int min, int max)
 {
 	char *end;
 	long n;
 
 	errno = 0;
-	n = strtol(value, &end, 10);
-	if (errno || end == value || *end || n < min || n > max) {
-		snprintf(err, err_bytes,
-			 "%s=%s: must be a whole number from %d to %d", key,
-			 value, min, max);
+	n = strtol(g->value, &end, 10);
+	if (errno || end == g->value || *end || n < min || n > max) {
+		snprintf(g->err, g->err_bytes,
+			 "%s=%s: must be a whole number from %d to %d", g->key,
+			 g->value, min, max);
 		return -EINVAL;
 	}
 	*ret_value = (int)n;
 	return 0;
 }
 
+static int set_bool(const struct given *g, bool *ret_value)
+{
+	bool yes = !strcmp(g->value, "true");
+
+	if (!yes && strcmp(g->value, "false")) {
+		snprintf(g->err, g->err_bytes, "%s=%s: must be true or false",
+			 g->key, g->value);
+		return -EINVAL;
+	}
+	*ret_value = yes;
+	return 0;
+}
+
+static int set_path(const struct given *g, char **ret_path)
+{
+	char *path;
+
+	if (!*g->value) {
+		snprintf(g->err, g->err_bytes, "%s: the path is empty",
+			 g->key);
+		return -EINVAL;
+	}
+	path = strdup(g->value);
+	if (!path)
+		return -ENOMEM;
+	free(*ret_path);
+	*ret_path = path;
+	return 0;
+}
+
 int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		  char *err, size_t err_bytes)
 {
+	struct given g = { key, value, err, err_bytes };
+
 	if (!strcmp(key, "size"))
-		return set_size(&params->size_bytes, key, value, TS_SLOT_BYTES,
-				TS_MAX_SIZE_BYTES, err, err_bytes);
+		return set_size(&g, &params->size_bytes, TS_SLOT_BYTES,
+				TS_MAX_SIZE_BYTES);
 	if (!strcmp(key, "ram"))
-		return set_size(&params->ram_bytes, key, value, RAM_MIN_BYTES,
-				RAM_MAX_BYTES, err, err_bytes);
+		return set_size(&g, &params->ram_bytes, RAM_MIN_BYTES,
+				RAM_MAX_BYTES);
 	if (!strcmp(key, "level"))
-		return set_int(&params->level, key, value, TS_CODEC_LEVEL_MIN,
-			       TS_CODEC_LEVEL_MAX, err, err_bytes);
+		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
+			       TS_CODEC_LEVEL_MAX);
+	if (!strcmp(key, "dictionary"))
+		return set_bool(&g, &params->dictionary);
+	if (!strcmp(key, "spill"))
+		return set_path(&g, &params->spill_path);
+	if (!strcmp(key, "spill-size"))
+		return set_size(&g, &params->spill_bytes, SPILL_MIN_BYTES,
+				SPILL_MAX_BYTES);
+	if (!strcmp(key, "encrypt"))
+		return set_bool(&g, &params->encrypt);
+	if (!strcmp(key, "spill-force"))
+		return set_bool(&g, &params->spill_force);
+	if (!strcmp(key, "io-uring"))
+		return set_bool(&g, &params->use_uring);
+	if (!strcmp(key, "write-budget"))
+		return set_size(&g, &params->write_budget_bytes, 0,
+				UINT64_MAX / 2);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram and level", key);
+		 "%s: no such parameter; there are size, ram, level, dictionary, spill, spill-size, encrypt, spill-force, write-budget and io-uring",
+		 key);
 	return -ENOENT;
 }
 
@@ -91,17 +182,24 @@ static uint64_t machine_bytes(void)
 int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 {
 	uint64_t machine = machine_bytes();
-	char given[24], have[24];
+	char given[TS_SIZE_TEXT_BYTES], have[TS_SIZE_TEXT_BYTES];
 
 	if (!params->size_bytes) {
 		snprintf(err, err_bytes,
 			 "size: missing; give the device's virtual size, for example size=16G");
 		return -EINVAL;
 	}
+	if (!params->spill_path && params->spill_bytes) {
+		snprintf(err, err_bytes,
+			 "spill-size: there is no spill file; give spill=PATH as well");
+		return -EINVAL;
+	}
 	if (!params->ram_bytes) {
 		params->ram_bytes = machine / 2;
 		if (params->ram_bytes < RAM_MIN_BYTES)
 			params->ram_bytes = RAM_MIN_BYTES;
+		if (params->ram_bytes > RAM_MAX_BYTES)
+			params->ram_bytes = RAM_MAX_BYTES;
 	}
 	if (params->ram_bytes > machine) {
 		ts_size_format(params->ram_bytes, given, sizeof(given));
@@ -116,5 +214,7 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		params->reserve_bytes = RESERVE_BYTES;
 	if (params->reserve_bytes > params->ram_bytes / 4)
 		params->reserve_bytes = params->ram_bytes / 4;
+	if (params->reserve_bytes < TS_BLOCK_BYTES)
+		params->reserve_bytes = TS_BLOCK_BYTES;
 	return 0;
 }

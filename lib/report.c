@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* report.c - what a store tells of itself: extents and counters */
 #include "store.h"
+#include "util/atomic.h"
 
 /* A run that grows until the type changes. */
 struct run {
@@ -103,10 +104,29 @@ int ts_store_extents(struct ts_store *store, uint64_t len, uint64_t off,
 	return ret ? ret : flush_run(&run);
 }
 
+static void report_spill(struct ts_store *store, struct ts_counters *ret)
+{
+	struct ts_spill *spill = store->core.media.spill;
+
+	ret->spill = spill;
+	if (!spill)
+		return;
+	ret->spill_uring = spill->uring;
+	ret->why_not_uring = spill->why_not_uring;
+	ret->spill_direct = spill->file.direct;
+	ret->spill_firm = spill->file.firm;
+	ret->spill_cipher = ts_seal_name(&spill->seal);
+	ret->spill_degraded = ts_load_relaxed(&store->spiller.degraded);
+	ret->spill_size_bytes = (uint64_t)spill->segments.n << TS_SEGMENT_SHIFT;
+	ret->spill_free_bytes = (uint64_t)ts_segments_free(&spill->segments)
+				<< TS_SEGMENT_SHIFT;
+}
+
 void ts_store_counters(struct ts_store *store, struct ts_counters *ret)
 {
 	struct ts_media *media = &store->core.media;
 
+	*ret = (struct ts_counters){ 0 };
 #define TS_STAT(name, kind, unit, text)                                        \
 	ret->name = (uint64_t)ts_stats_sum(&media->stats, TS_STAT_##name);
 #include "stats.def"
@@ -114,4 +134,5 @@ void ts_store_counters(struct ts_store *store, struct ts_counters *ret)
 	ret->resident_bytes = ts_blocks_resident_bytes(&media->blocks);
 	ret->budget_bytes = (uint64_t)media->blocks.budget << TS_BLOCK_SHIFT;
 	ret->locked = store->core.shm.locked;
+	report_spill(store, ret);
 }

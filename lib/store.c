@@ -22,7 +22,7 @@
  * tries again, at most this often.
  */
 #define ROOM_BLOCKS 16u
-#define ROOM_TRIES 4u
+#define ROOM_TRIES 64u
 
 /* Coders: no more encoders than processors, since compressing is all they do;
  * more decoders, so that a read seldom queues behind another.
@@ -72,35 +72,94 @@ static int init_core(struct ts_core *core, const struct ts_params *params)
 	return init_codec(core, params->level);
 }
 
-int ts_store_new(const struct ts_params *params, struct ts_store **ret_store)
+static int init_spill(struct ts_store *store, const struct ts_params *params,
+		      char *err, size_t err_bytes)
+{
+	struct ts_spill_params spill = {
+		.path = params->spill_path,
+		.size_bytes = params->spill_bytes,
+		.encrypt = params->encrypt,
+		.force = params->spill_force,
+		.use_uring = params->use_uring,
+	};
+	int error;
+
+	error = ts_spill_new(&spill, &store->core.media.spill, err, err_bytes);
+	if (!error)
+		error = ts_spiller_init(&store->spiller, &store->core,
+					params->write_budget_bytes);
+	return error;
+}
+
+int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
+		 char *err, size_t err_bytes)
 {
 	struct ts_store *store;
-	int err;
+	int error;
 
 	store = aligned_alloc(64, round_up(sizeof(*store), 64));
 	if (!store)
 		return -ENOMEM;
 	memset(store, 0, sizeof(*store));
 	ts_keeper_init(&store->keeper, &store->core);
-	err = init_core(&store->core, params);
-	if (err) {
-		ts_store_free(store);
-		return err;
+	error = init_core(&store->core, params);
+	if (error)
+		snprintf(err, err_bytes, "cannot set up %llu bytes of memory: %s",
+			 (unsigned long long)params->ram_bytes,
+			 strerror(-error));
+	if (!error && params->trainer) {
+		ts_train_init(&store->train, params->trainer,
+			      &store->core.media.codec,
+			      &store->core.media.stats);
+		store->core.media.train = &store->train;
 	}
-	*ret_store = store;
-	return 0;
+	if (!error && params->spill_path)
+		error = init_spill(store, params, err, err_bytes);
+	if (error)
+		ts_store_free(store);
+	else
+		*ret_store = store;
+	return error;
+}
+
+/* After a fork, memory that was touched before it has to be copied, or mapped
+ * anew, at its next use. That is done here, not in the request path.
+ */
+static void touch_again(struct ts_store *store)
+{
+	struct ts_core *core = &store->core;
+
+	ts_shm_touch(store, sizeof(*store));
+	ts_shm_touch(core->shm.base, ts_clusters_root_bytes(core->n_slots));
+	ts_shm_touch(core->clusters.stripes,
+		     TS_STRIPES * sizeof(*core->clusters.stripes));
+	ts_codec_touch(&core->media.codec);
 }
 
 int ts_store_start(struct ts_store *store)
 {
-	return ts_keeper_start(&store->keeper);
+	int err;
+
+	touch_again(store);
+	ts_shm_unpin(&store->core.shm);
+	if (store->core.media.train)
+		ts_train_step(store->core.media.train);
+	err = ts_keeper_start(&store->keeper);
+	if (!err && store->core.media.spill)
+		err = ts_spill_start(store->core.media.spill);
+	if (!err && store->core.media.spill)
+		err = ts_spiller_start(&store->spiller);
+	return err;
 }
 
 void ts_store_free(struct ts_store *store)
 {
 	if (!store)
 		return;
+	ts_spiller_fini(&store->spiller);
 	ts_keeper_fini(&store->keeper);
+	ts_train_fini(&store->train);
+	ts_spill_free(store->core.media.spill);
 	ts_codec_fini(&store->core.media.codec);
 	ts_clusters_fini(&store->core.clusters);
 	ts_pool_fini(&store->core.media.pool);
@@ -128,111 +187,181 @@ static unsigned batch_len(uint64_t slot, uint64_t n)
 	return n > TS_BATCH_PAGES ? TS_BATCH_PAGES : (unsigned)n;
 }
 
-static void count_error(struct ts_core *core, int err)
+static void count_refusal(struct ts_core *core, int err)
 {
 	if (err == -ENOSPC)
 		ts_stats_add(&core->media.stats, TS_STAT_nospace, 1);
-	else if (err == -EIO)
-		ts_stats_add(&core->media.stats, TS_STAT_damaged, 1);
 }
 
-/* Read n slots of one cluster, n <= TS_BATCH_PAGES. @ret_seq, if not NULL, is
- * the sequence number that a publication can be tied to.
- */
-static int read_slots(struct ts_core *core, uint64_t slot, unsigned n,
-		      uint8_t *ret_data, uint64_t *ret_seq)
+/* Let each backend make the pages that it has, in one go. Returns 0 or -EIO. */
+static int restore(struct ts_core *core, struct ts_reading *reading)
 {
-	struct ts_media *media = &core->media;
-	struct ts_coder *decoder = ts_coder_borrow(&media->codec.decoders);
-	unsigned first = slot % TS_CLUSTER_SLOTS;
-	ts_word word[TS_BATCH_PAGES];
-	struct ts_cluster cluster;
-	int err = 0;
+	uint64_t mask[TS_KINDS] = { 0 };
 
+	for (unsigned i = 0; i < reading->n; i++)
+		mask[ts_word_kind(reading->word[i])] |= 1ull << i;
+	for (unsigned kind = 0; kind < TS_KINDS; kind++)
+		if (mask[kind])
+			ts_backend_of[kind]->restore(&core->media, reading,
+						     mask[kind]);
+	if (!reading->bad)
+		return 0;
+	ts_stats_add(&core->media.stats, TS_STAT_damaged,
+		     __builtin_popcountll(reading->bad));
+	return -EIO;
+}
+
+/* Read n slots of one cluster, n <= TS_BATCH_PAGES. @ret_seq is the sequence
+ * number that a publication can be tied to.
+ */
+static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
+		      uint8_t *ret_data, struct ts_reading *ret_reading,
+		      uint64_t *ret_seq)
+{
+	struct ts_lend *decoders = &core->media.codec.decoders;
+	struct ts_reading *r = ret_reading;
+	struct ts_cluster cluster;
+	int err;
+
+	r->n = n;
+	r->slot = slot;
+	r->data = ret_data;
+	r->bad = 0;
+	r->decoder = ts_borrow(decoders);
 	ts_cluster_open(&core->clusters, slot / TS_CLUSTER_SLOTS, &cluster);
 	for (unsigned i = 0; i < n; i++) {
 		const struct ts_backend *backend;
 
-		word[i] = ts_cluster_read(&cluster, first + i);
-		backend = ts_backend_of[ts_word_kind(word[i])];
+		r->word[i] = ts_cluster_read(
+			&cluster, (unsigned)(slot % TS_CLUSTER_SLOTS) + i);
+		backend = ts_backend_of[ts_word_kind(r->word[i])];
 		if (backend->copy)
-			backend->copy(media, word[i],
-				      decoder->scratch + i * 4096,
-				      ret_data + i * 4096);
+			backend->copy(&core->media, r, i);
 	}
-	if (ret_seq)
-		*ret_seq = cluster.stripe->seq;
+	*ret_seq = cluster.stripe->seq;
 	ts_cluster_close(&cluster);
-
-	for (unsigned i = 0; i < n; i++) {
-		const struct ts_backend *backend =
-			ts_backend_of[ts_word_kind(word[i])];
-
-		if (backend->restore(media, decoder, word[i], slot + i,
-				     decoder->scratch + i * 4096,
-				     ret_data + i * 4096)) {
-			err = -EIO;
-			count_error(core, err);
-		}
-	}
-	ts_coder_return(&media->codec.decoders, decoder);
+	err = restore(core, r);
+	ts_return(decoders, r->decoder);
 	return err;
 }
 
-/* After -ENOSPC: try to make room by compaction. */
-static bool make_room(struct ts_core *core, unsigned *tries)
+/* After -ENOSPC: make room, by giving up leaves, compaction or spilling. */
+static bool make_room(struct ts_store *store, unsigned *tries)
 {
-	return (*tries)++ < ROOM_TRIES && ts_compact(core, ROOM_BLOCKS);
+	if ((*tries)++ >= ROOM_TRIES)
+		return false;
+	if (ts_clusters_reclaim(&store->core.clusters) ||
+	    ts_compact(&store->core, TS_SLACK_NONE, ROOM_BLOCKS))
+		return true;
+	return store->core.media.spill &&
+	       ts_spiller_make_room(&store->spiller);
 }
 
-/* Write n slots of one cluster, n <= TS_BATCH_PAGES. @seq as for
- * ts_batch_publish().
- */
-static int write_slots(struct ts_core *core, uint64_t slot, unsigned n,
+/* Prepare and publish one batch; @seq as for ts_batch_publish(). */
+static int write_batch(struct ts_core *core, uint64_t slot, unsigned n,
 		       const void *data, const uint64_t *seq)
 {
 	struct ts_batch batch;
+	int err;
+
+	ts_batch_init(&batch, slot, n, data);
+	err = ts_batch_prepare(core, &batch);
+	if (err)
+		return err;
+	err = ts_batch_publish(core, &batch, seq);
+	if (err)
+		ts_batch_abandon(core, &batch);
+	return err;
+}
+
+/* Write n slots of one cluster, n <= TS_BATCH_PAGES. */
+static int write_slots(struct ts_store *store, uint64_t slot, unsigned n,
+		       const void *data, const uint64_t *seq)
+{
 	unsigned tries = 0;
 	int err;
 
 	do {
-		ts_batch_init(&batch, slot, n, data);
-		err = ts_batch_prepare(core, &batch);
-		if (err)
-			continue;
-		err = ts_batch_publish(core, &batch, seq);
-		if (err)
-			ts_batch_abandon(core, &batch);
-	} while (err == -ENOSPC && make_room(core, &tries));
+		err = write_batch(&store->core, slot, n, data, seq);
+	} while (err == -ENOSPC && make_room(store, &tries));
+	if (store->core.media.spill)
+		ts_spiller_kick(&store->spiller);
 	return err;
 }
 
-/* Change bytes [from, from + len) of one slot; @data NULL means zeroes. */
-static int change_slot(struct ts_core *core, uint64_t slot, unsigned from,
+/* Bring pages that were read from spill before back to memory, where nothing
+ * of their cluster has changed since they were read.
+ */
+static void promote(struct ts_store *store, const struct ts_reading *reading,
+		    uint64_t seq)
+{
+	struct ts_core *core = &store->core;
+
+	for (unsigned i = 0; i < reading->n; i++) {
+		ts_word word = reading->word[i];
+
+		if (ts_word_kind(word) != TS_SPILL || !ts_word_hot(word))
+			continue;
+		if (write_batch(core, reading->slot + i, 1,
+				ts_reading_page(reading, i), &seq))
+			return;
+		ts_stats_add(&core->media.stats, TS_STAT_promoted_pages, 1);
+		seq++;
+	}
+}
+
+/* Read n slots of one cluster, n <= TS_BATCH_PAGES; those that are read from
+ * spill again come back to memory.
+ */
+static int read_slots(struct ts_store *store, uint64_t slot, unsigned n,
+		      uint8_t *ret_data)
+{
+	struct ts_reading reading;
+	uint64_t seq;
+	int err = read_words(&store->core, slot, n, ret_data, &reading, &seq);
+
+	if (!err && store->core.media.spill &&
+	    ts_tier_may_promote(&store->spiller.tier, &store->core))
+		promote(store, &reading, seq);
+	return err;
+}
+
+static bool is_zero(const uint8_t *p, unsigned len)
+{
+	return !p[0] && !memcmp(p, p + 1, len - 1);
+}
+
+/* Change bytes [from, from + len) of one slot; @data NULL means zeroes, and
+ * what is zero already is left alone, for it may be a hole.
+ */
+static int change_slot(struct ts_store *store, uint64_t slot, unsigned from,
 		       unsigned len, const uint8_t *data)
 {
 	uint8_t page[TS_SLOT_BYTES];
+	struct ts_reading reading;
 	uint64_t seq;
 	int err;
 
 	do {
-		err = read_slots(core, slot, 1, page, &seq);
+		err = read_words(&store->core, slot, 1, page, &reading, &seq);
 		if (err)
 			break;
 		if (data)
 			memcpy(page + from, data, len);
+		else if (is_zero(page + from, len))
+			break;
 		else
 			memset(page + from, 0, len);
-		err = write_slots(core, slot, 1, page, &seq);
+		err = write_slots(store, slot, 1, page, &seq);
 	} while (err == -EAGAIN);
 	return err;
 }
 
-static int read_part(struct ts_core *core, uint64_t slot, unsigned from,
+static int read_part(struct ts_store *store, uint64_t slot, unsigned from,
 		     unsigned len, uint8_t *ret_data)
 {
 	uint8_t page[TS_SLOT_BYTES];
-	int err = read_slots(core, slot, 1, page, NULL);
+	int err = read_slots(store, slot, 1, page);
 
 	if (!err)
 		memcpy(ret_data, page + from, len);
@@ -280,9 +409,9 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 		struct piece p = next_piece(len, off);
 
 		if (p.partial)
-			err = read_part(core, p.slot, p.from, p.len, data);
+			err = read_part(store, p.slot, p.from, p.len, data);
 		else
-			err = read_slots(core, p.slot, p.n_slots, data, NULL);
+			err = read_slots(store, p.slot, p.n_slots, data);
 		ts_stats_add(&core->media.stats, TS_STAT_read_pages,
 			     p.n_slots);
 		data += p.len;
@@ -303,9 +432,9 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		struct piece p = next_piece(len, off);
 
 		if (p.partial)
-			err = change_slot(core, p.slot, p.from, p.len, data);
+			err = change_slot(store, p.slot, p.from, p.len, data);
 		else
-			err = write_slots(core, p.slot, p.n_slots, data, NULL);
+			err = write_slots(store, p.slot, p.n_slots, data, NULL);
 		if (!err)
 			ts_stats_add(&core->media.stats, TS_STAT_written_pages,
 				     p.n_slots);
@@ -313,7 +442,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		off += p.len;
 		len -= p.len;
 	}
-	count_error(core, err);
+	count_refusal(core, err);
 	return err;
 }
 
@@ -360,7 +489,7 @@ int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 		struct piece p = next_piece(len, off);
 
 		if (p.partial) {
-			err = change_slot(core, p.slot, p.from, p.len, NULL);
+			err = change_slot(store, p.slot, p.from, p.len, NULL);
 			off += p.len;
 			len -= p.len;
 		} else {
@@ -371,6 +500,6 @@ int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 			len -= n << TS_SLOT_SHIFT;
 		}
 	}
-	count_error(core, err);
+	count_refusal(core, err);
 	return err;
 }

@@ -5,11 +5,15 @@
 
 #include "core.h"
 #include "keeper.h"
+#include "spiller.h"
 #include "thinswap.h"
+#include "train.h"
 
 struct ts_store {
 	struct ts_core core;
 	struct ts_keeper keeper;
+	struct ts_spiller spiller; /* if there is a spill tier */
+	struct ts_train train;     /* if there are dictionaries */
 };
 
 /* 0, or -EINVAL if the range is not inside the device. */

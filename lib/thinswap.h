@@ -33,9 +33,24 @@ struct ts_params {
 	uint64_t ram_bytes;     /* budget for all that is resident for pages */
 	uint64_t reserve_bytes; /* pool memory touched ahead of demand */
 	int level;              /* of zstd */
+	bool dictionary;        /* train dictionaries on what is stored */
+	char *trainer;          /* the program that does, if it is installed */
+
+	char *spill_path;       /* file or block device; NULL: no spill */
+	uint64_t spill_bytes;   /* 0: as large as what is there */
+	bool encrypt;           /* what is spilled */
+	bool spill_force;       /* use a file or device that holds something */
+	bool use_uring;         /* where the kernel permits it */
+	uint64_t write_budget_bytes; /* a day; 0: none */
 };
 
+/* @dir is the folder that the front end's file is in: the trainer is looked
+ * for there, beside it, and where it is installed. May be NULL.
+ */
+void ts_params_find_trainer(struct ts_params *params, const char *dir);
+
 void ts_params_init(struct ts_params *params);
+void ts_params_fini(struct ts_params *params);
 
 /* Take one "key=value" parameter as both front ends spell it.
  *
@@ -52,9 +67,10 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes);
 
 /* Make an empty store. Allocates all that it will ever need except pool
  * blocks; starts no thread, so that a front end may fork afterwards. Returns
- * 0 or -errno.
+ * 0, or -errno with a sentence in @err.
  */
-int ts_store_new(const struct ts_params *params, struct ts_store **ret_store);
+int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
+		 char *err, size_t err_bytes);
 
 /* Start the keeper and touch the reserve. Call once, after any fork. */
 int ts_store_start(struct ts_store *store);
@@ -107,6 +123,12 @@ struct ts_counters {
 	uint64_t resident_bytes; /* touched block memory, reserve included */
 	uint64_t budget_bytes;
 	bool locked; /* the kernel may not swap the pool */
+
+	/* Of the spill tier, if there is one. */
+	bool spill, spill_uring, spill_direct, spill_degraded, spill_firm;
+	const char *spill_cipher;
+	const char *why_not_uring; /* empty when it is used */
+	uint64_t spill_size_bytes, spill_free_bytes;
 };
 void ts_store_counters(struct ts_store *store, struct ts_counters *ret);
 

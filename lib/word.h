@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* word.h - where a slot's page is: one 64-bit word
  *
- *        63                             21 20       9 8   5  4     3   2    0
+ *        63                            22 21       10 9   6  5 4    3   2    0
  *       +---------------------------------------------------+----+-----+------+
  * none  |                         0                         | 0  |  0  |  0   |
  * zero  |                         0                         | 0  |  0  |  1   |
  * fill  |               pattern, see below                  | 0  |  0  |  2   |
  * ram   | object, in grains of 16 bytes   | length-1 | codec|mark| hot |  4   |
- * raw   | page of the pool, 27 bits | check of the page, 32 |mark| hot |  5   |
- * spill | segment, 27 bits  | offset, 20 bits | length-1, 12| 0  | hot |  6   |
+ * raw   | page of the pool, 26 bits | check of the page, 32 |mark| hot |  5   |
+ * spill | segment, 25 bits | offset/8, 17 | length-1 | codec| 0  | hot |  6   |
  *       +---------------------------------------------------+----+-----+------+
  *
  * Kind 3 (staged) is set aside for write-behind. The number of a kind is part
@@ -16,18 +16,20 @@
  *
  * none  never written, or discarded: reads as zero and costs nothing
  * zero  written, all zero
- * fill  one 64-bit pattern all over. Bit 63 tells the form: 0, bits 62..5 are
- *       the pattern itself (58 bits: small integers, user pointers); 1, bits
- *       36..5 are 32 bits that repeat twice. Wider patterns become ram
+ * fill  one 64-bit pattern all over. Bit 63 tells the form: 0, bits 62..6 are
+ *       the pattern itself (57 bits: small integers, user pointers); 1, bits
+ *       37..6 are 32 bits that repeat twice. Wider patterns become ram
  *       objects with the codec "repeat".
  * ram   a compressed object of the pool; codec tells how to read it
  * raw   a page that does not compress, kept as it is in a page of its own,
  *       without a header: hence its check is here
  * spill a sealed record of the spill file
  * hot   set by a read, taken away by the clock (second chance)
- * mark  the write mark: a copy of the object is on its way to spill. A write
- *       or discard replaces the word and the mark with it, so a mark that is
- *       still there when the copy has arrived says that the page is the same.
+ * mark  the write mark: 0, or the number of the pack in which a copy of the
+ *       object is on its way to spill. A write or discard replaces the word
+ *       and the mark with it, so a mark that is still there when its pack has
+ *       arrived says that the page is the same. (One bit is not enough: the
+ *       new page could be marked, by another pack, before the first arrives.)
  *
  * Only the helpers below touch the bits.
  */
@@ -49,6 +51,7 @@ enum ts_kind {
 };
 
 enum ts_codec_id {
+	TS_CODEC_RAW = 0,    /* the page itself; in spill records only */
 	TS_CODEC_REPEAT = 1, /* 8 bytes that repeat */
 	TS_CODEC_ZSTD = 2,   /* a zstd frame without header */
 	TS_CODEC_IDS = 16,   /* 3..15: zstd with a dictionary generation */
@@ -67,13 +70,15 @@ typedef struct {
 #define TS_GRAIN_BYTES (1u << TS_GRAIN_SHIFT)
 
 #define TS_WORD_HOT_BIT 3
-#define TS_WORD_MARK_BIT 4
-#define TS_WORD_PAYLOAD_SHIFT 5
-#define TS_WORD_LEN_SHIFT 9
-#define TS_WORD_OBJ_SHIFT 21
-#define TS_WORD_RAW_PAGE_SHIFT 37
-#define TS_WORD_SPILL_OFF_SHIFT 17
-#define TS_WORD_SPILL_SEGMENT_SHIFT 37
+#define TS_WORD_MARK_SHIFT 4
+#define TS_WORD_MARK_MAX 3u
+#define TS_WORD_PAYLOAD_SHIFT 6
+#define TS_WORD_LEN_SHIFT 10
+#define TS_WORD_OBJ_SHIFT 22
+#define TS_WORD_RAW_PAGE_SHIFT 38
+#define TS_WORD_SPILL_OFF_SHIFT 22
+#define TS_WORD_SPILL_SEGMENT_SHIFT 39
+#define TS_WORD_SPILL_ALIGN 8u /* of records */
 #define TS_WORD_FILL_TWICE (1ull << 63)
 
 #define TS_MAX_GRAINS (1ull << (64 - TS_WORD_OBJ_SHIFT))
@@ -117,19 +122,17 @@ static inline ts_word ts_word_set_cold(ts_word w)
 	return (ts_word){ w.bits & ~(uint64_t)(1u << TS_WORD_HOT_BIT) };
 }
 
-static inline bool ts_word_marked(ts_word w)
+/* The write mark: 0 none, or 1..TS_WORD_MARK_MAX. */
+static inline unsigned ts_word_mark(ts_word w)
 {
-	return w.bits >> TS_WORD_MARK_BIT & 1;
+	return w.bits >> TS_WORD_MARK_SHIFT & TS_WORD_MARK_MAX;
 }
 
-static inline ts_word ts_word_set_mark(ts_word w)
+static inline ts_word ts_word_set_mark(ts_word w, unsigned mark)
 {
-	return (ts_word){ w.bits | 1u << TS_WORD_MARK_BIT };
-}
-
-static inline ts_word ts_word_clear_mark(ts_word w)
-{
-	return (ts_word){ w.bits & ~(uint64_t)(1u << TS_WORD_MARK_BIT) };
+	assert(mark <= TS_WORD_MARK_MAX);
+	w.bits &= ~((uint64_t)TS_WORD_MARK_MAX << TS_WORD_MARK_SHIFT);
+	return (ts_word){ w.bits | mark << TS_WORD_MARK_SHIFT };
 }
 
 /* Whether a kind is stored outside its word. */
@@ -143,7 +146,7 @@ static inline bool ts_word_fill(uint64_t pattern, ts_word *ret_word)
 {
 	uint64_t low = pattern & UINT32_MAX;
 
-	if (pattern >> 58 == 0)
+	if (pattern >> 57 == 0)
 		ret_word->bits = pattern << TS_WORD_PAYLOAD_SHIFT | TS_FILL;
 	else if (pattern >> 32 == low)
 		ret_word->bits = TS_WORD_FILL_TWICE |
@@ -200,15 +203,16 @@ static inline unsigned ts_word_len(ts_word w)
 {
 	if (ts_word_kind(w) == TS_RAW)
 		return 4096;
-	if (ts_word_kind(w) == TS_SPILL)
-		return (unsigned)(w.bits >> TS_WORD_PAYLOAD_SHIFT & 4095) + 1;
-	assert(ts_word_kind(w) == TS_RAM);
+	assert(ts_word_kind(w) == TS_RAM || ts_word_kind(w) == TS_SPILL);
 	return (unsigned)(w.bits >> TS_WORD_LEN_SHIFT & 4095) + 1;
 }
 
+/* How the stored bytes of a ram, raw or spill word become a page. */
 static inline enum ts_codec_id ts_word_codec(ts_word w)
 {
-	assert(ts_word_kind(w) == TS_RAM);
+	if (ts_word_kind(w) == TS_RAW)
+		return TS_CODEC_RAW;
+	assert(ts_word_kind(w) == TS_RAM || ts_word_kind(w) == TS_SPILL);
 	return (enum ts_codec_id)(w.bits >> TS_WORD_PAYLOAD_SHIFT & 15);
 }
 
@@ -219,14 +223,17 @@ static inline uint32_t ts_word_check(ts_word w)
 }
 
 static inline ts_word ts_word_spill(uint32_t segment, unsigned off_bytes,
-				    unsigned len_bytes)
+				    unsigned len_bytes, enum ts_codec_id codec)
 {
+	uint64_t off = off_bytes / TS_WORD_SPILL_ALIGN;
+
 	assert(segment < TS_MAX_SEGMENTS && off_bytes < 1u << 20);
-	assert(len_bytes >= 1 && len_bytes <= 4096);
+	assert(off * TS_WORD_SPILL_ALIGN == off_bytes);
+	assert(len_bytes >= 1 && len_bytes <= 4096 && codec < TS_CODEC_IDS);
 	return (ts_word){ (uint64_t)segment << TS_WORD_SPILL_SEGMENT_SHIFT |
-			  (uint64_t)off_bytes << TS_WORD_SPILL_OFF_SHIFT |
-			  (uint64_t)(len_bytes - 1) << TS_WORD_PAYLOAD_SHIFT |
-			  TS_SPILL };
+			  off << TS_WORD_SPILL_OFF_SHIFT |
+			  (uint64_t)(len_bytes - 1) << TS_WORD_LEN_SHIFT |
+			  (uint64_t)codec << TS_WORD_PAYLOAD_SHIFT | TS_SPILL };
 }
 
 static inline uint32_t ts_word_segment(ts_word w)
@@ -238,13 +245,15 @@ static inline uint32_t ts_word_segment(ts_word w)
 static inline unsigned ts_word_spill_off(ts_word w)
 {
 	assert(ts_word_kind(w) == TS_SPILL);
-	return (unsigned)(w.bits >> TS_WORD_SPILL_OFF_SHIFT & ((1u << 20) - 1));
+	return (unsigned)(w.bits >> TS_WORD_SPILL_OFF_SHIFT & ((1u << 17) - 1)) *
+	       TS_WORD_SPILL_ALIGN;
 }
 
 /* The same page at another place of the pool; hot and mark stay. */
 static inline ts_word ts_word_moved(ts_word w, ts_obj to)
 {
-	uint64_t flags = 1u << TS_WORD_HOT_BIT | 1u << TS_WORD_MARK_BIT;
+	uint64_t flags = 1u << TS_WORD_HOT_BIT |
+			 TS_WORD_MARK_MAX << TS_WORD_MARK_SHIFT;
 	ts_word moved;
 
 	if (ts_word_kind(w) == TS_RAW)

@@ -7,9 +7,14 @@
  */
 #include "config.h"
 #include "thinswap.h"
+#include "util/harden.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NBDKIT_API_VERSION 2
@@ -19,6 +24,9 @@
 
 /* The largest request that the NBD protocol's peers expect to work. */
 #define MAX_REQUEST_BYTES (32u << 20)
+
+/* Code, stacks, request buffers and contexts. */
+#define LOCKED_BESIDE_RAM_BYTES (64ull << 20)
 
 static struct ts_params params;
 static struct ts_store *store;
@@ -39,6 +47,7 @@ static void plugin_load(void)
 static void plugin_unload(void)
 {
 	ts_store_free(store);
+	ts_params_fini(&params);
 }
 
 static void plugin_dump(void)
@@ -66,10 +75,25 @@ static int plugin_config(const char *key, const char *value)
 	return -1;
 }
 
+/* The folder that this plugin was loaded from, for the trainer's sake. */
+static void find_trainer(void)
+{
+	Dl_info info;
+	char *path;
+
+	if (!dladdr(&params, &info))
+		return;
+	path = nbdkit_realpath(info.dli_fname);
+	if (path)
+		ts_params_find_trainer(&params, dirname(path));
+	free(path);
+}
+
 static int plugin_config_complete(void)
 {
 	char err[512];
 
+	find_trainer();
 	if (!ts_params_finish(&params, err, sizeof(err)))
 		return 0;
 	nbdkit_error("%s", err);
@@ -78,23 +102,44 @@ static int plugin_config_complete(void)
 
 static int plugin_get_ready(void)
 {
-	int err = ts_store_new(&params, &store);
+	char err[512];
 
-	if (!err)
+	if (!ts_store_new(&params, &store, err, sizeof(err)))
 		return 0;
-	nbdkit_error("cannot set up %llu bytes of memory: %s",
-		     (unsigned long long)params.ram_bytes, strerror(-err));
+	nbdkit_error("%s", err);
 	return -1;
+}
+
+/* Locks do not cross a fork, so this cannot come earlier. A lock that the
+ * limit would break later, at some large write, is not taken at all.
+ */
+static void harden(void)
+{
+	uint64_t limit, need = params.ram_bytes + LOCKED_BESIDE_RAM_BYTES;
+	int err = ts_harden_memlock_limit(need, &limit);
+
+	if (err)
+		nbdkit_error("warning: memory is not locked and can be "
+			     "swapped out: RLIMIT_MEMLOCK is %" PRIu64
+			     " bytes, %" PRIu64 " are needed", limit, need);
+	else if ((err = ts_harden_lock_memory()))
+		nbdkit_error("warning: memory is not locked and can be "
+			     "swapped out: mlockall: %s", strerror(-err));
+	err = ts_harden_populate_code(NULL);
+	if (err)
+		nbdkit_debug("code is not populated: %s", strerror(-err));
 }
 
 static int plugin_after_fork(void)
 {
-	int err = ts_store_start(store);
+	int err;
+
+	harden();
+	err = ts_store_start(store);
 
 	if (!err)
 		return 0;
-	nbdkit_error("cannot touch the first %llu bytes of memory: %s",
-		     (unsigned long long)params.reserve_bytes, strerror(-err));
+	nbdkit_error("cannot start: %s", strerror(-err));
 	return -1;
 }
 
@@ -201,7 +246,12 @@ static struct nbdkit_plugin plugin = {
 	.config_help =
 		"size=<SIZE>   (required) virtual size of the device\n"
 		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
-		"level=<N>     zstd level, -7 to 19 (default: 1)",
+		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
+		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
+		"spill=<PATH>  file or block device for what does not fit in ram\n"
+		"spill-size=<SIZE>    size of the spill file\n"
+		"encrypt=<BOOL>       seal what is spilled (default: true)\n"
+		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)",
 	.load = plugin_load,
 	.unload = plugin_unload,
 	.dump_plugin = plugin_dump,

@@ -71,9 +71,11 @@ static int parse_options(int argc, char **argv, struct options *options)
 			break;
 		case 'c':
 			options->machine.cpus = strtoul(optarg, &end, 10);
-			if (*end || options->machine.cpus == 0 ||
+			if (*end || end == optarg ||
+			    options->machine.cpus == 0 ||
 			    options->machine.cpus > 65536)
-				return usage("--cpus wants a number from 1");
+				return usage("--cpus wants a number from 1 to "
+					     "65536");
 			break;
 		case 'j':
 			options->json = true;

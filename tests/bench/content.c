@@ -90,9 +90,10 @@ uint64_t ts_content_wrong(const struct ts_content *content, uint64_t slot,
 
 	for (uint64_t i = 0; i < n; i++) {
 		uint32_t index = content->slot[slot + i];
-		const uint8_t *want = index == TS_SLOT_EMPTY ?
-				      zero :
-				      ts_content_pages(content, index);
+		const uint8_t *want =
+			index == TS_SLOT_EMPTY
+				? zero
+				: ts_content_pages(content, index);
 
 		wrong += memcmp(want, data + i * TS_PAGE_BYTES,
 				TS_PAGE_BYTES) != 0;

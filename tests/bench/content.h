@@ -19,13 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TS_PAGE_BYTES 4096u
+#define TS_PAGE_BYTES        4096u
 #define TS_CONTENT_MAX_PAGES 8192u /* 32 MiB, the most NBD allows */
 
 struct ts_content {
 	uint8_t *pages;
 	uint64_t n_pages;
-	uint32_t *slot;	  /* page index held, or TS_SLOT_EMPTY */
+	uint32_t *slot; /* page index held, or TS_SLOT_EMPTY */
 	uint64_t n_slots;
 };
 
@@ -40,7 +40,8 @@ void ts_content_init(struct ts_content *content, const char *file,
 const uint8_t *ts_content_pages(const struct ts_content *content,
 				uint64_t index);
 
-/* Note that @n slots from @slot on hold the pages from @index on, or nothing. */
+/* Note that @n slots from @slot on hold the pages from @index on, or nothing.
+ */
 void ts_content_wrote(struct ts_content *content, uint64_t slot, uint64_t n,
 		      uint64_t index);
 void ts_content_dropped(struct ts_content *content, uint64_t slot, uint64_t n);

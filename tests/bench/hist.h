@@ -14,7 +14,7 @@
 
 #define TS_HIST_SUB_BITS 6
 #define TS_HIST_MAX_BITS 40
-#define TS_HIST_BUCKETS \
+#define TS_HIST_BUCKETS                                                        \
 	((TS_HIST_MAX_BITS - TS_HIST_SUB_BITS + 1) << TS_HIST_SUB_BITS)
 
 struct ts_hist {

@@ -25,14 +25,14 @@ struct ts_workload {
 };
 
 static const struct ts_workload workloads[] = {
-	{ "fill", .sequential = true, .op = TS_OP_WRITE },
-	{ "seqread", .sequential = true, .op = TS_OP_READ },
-	{ "check", .sequential = true, .op = TS_OP_READ, .check = true },
-	{ "discard", .sequential = true, .op = TS_OP_TRIM },
-	{ "zero", .sequential = true, .op = TS_OP_ZERO },
-	{ "overwrite", .op = TS_OP_WRITE },
-	{ "randread", .op = TS_OP_READ },
-	{ "mixed", .op = TS_OP_READ, .write_percent = 30 },
+	{"fill", .sequential = true, .op = TS_OP_WRITE},
+	{"seqread", .sequential = true, .op = TS_OP_READ},
+	{"check", .sequential = true, .op = TS_OP_READ, .check = true},
+	{"discard", .sequential = true, .op = TS_OP_TRIM},
+	{"zero", .sequential = true, .op = TS_OP_ZERO},
+	{"overwrite", .op = TS_OP_WRITE},
+	{"randread", .op = TS_OP_READ},
+	{"mixed", .op = TS_OP_READ, .write_percent = 30},
 };
 
 struct connection;
@@ -50,11 +50,11 @@ struct request {
 struct run {
 	struct ts_load *load;
 	const struct ts_phase *phase;
-	uint64_t units;		    /* requests that cover the device once */
-	uint64_t shift_pages;	    /* what a fill writes to slot 0 */
+	uint64_t units;             /* requests that cover the device once */
+	uint64_t shift_pages;       /* what a fill writes to slot 0 */
 	_Atomic uint64_t next_unit; /* sequential */
-	_Atomic uint64_t left;	    /* random, by number */
-	uint64_t deadline_ns;	    /* random, by time */
+	_Atomic uint64_t left;      /* random, by number */
+	uint64_t deadline_ns;       /* random, by time */
 	pthread_barrier_t start;
 };
 
@@ -121,9 +121,8 @@ void ts_phase_parse(struct ts_phase *phase, const char *text)
 	char *copy = strdup(text), *rest = copy, *part;
 	char *name = strsep(&rest, ":");
 
-	*phase = (struct ts_phase){
-		.bs_bytes = 65536, .rounds = 1, .seconds = 3
-	};
+	*phase =
+		(struct ts_phase){.bs_bytes = 65536, .rounds = 1, .seconds = 3};
 	for (size_t i = 0; i < sizeof(workloads) / sizeof(*workloads); i++)
 		if (!strcmp(workloads[i].name, name))
 			phase->workload = &workloads[i];
@@ -226,8 +225,7 @@ static int completed(void *opaque, int *error)
 					 TS_PAGE_BYTES));
 	}
 	ts_hist_add(&c->latency[request->op], now_ns() - request->start_ns);
-	if (request->op == TS_OP_READ &&
-	    (workload->check || run->load->verify))
+	if (request->op == TS_OP_READ && (workload->check || run->load->verify))
 		c->wrong_pages += ts_content_wrong(&run->load->content,
 						   request->unit * pages, pages,
 						   request->buffer);
@@ -247,7 +245,7 @@ static void issue(struct connection *c, struct request *request, uint64_t unit)
 	const struct ts_workload *workload = run->phase->workload;
 	uint64_t pages = unit_pages(run), slot = unit * pages, index;
 	uint64_t bytes = run->phase->bs_bytes, at = slot * TS_PAGE_BYTES;
-	nbd_completion_callback done = { completed, request, NULL };
+	nbd_completion_callback done = {completed, request, NULL};
 	int64_t cookie = -1;
 
 	request->unit = unit;
@@ -263,12 +261,12 @@ static void issue(struct connection *c, struct request *request, uint64_t unit)
 				       0);
 		break;
 	case TS_OP_WRITE:
-		index = workload->sequential ? slot + run->shift_pages :
-					       next_random(&c->random) >> 16;
+		index = workload->sequential ? slot + run->shift_pages
+					     : next_random(&c->random) >> 16;
 		ts_content_wrote(content, slot, pages, index);
-		cookie = nbd_aio_pwrite(c->nbd,
-					ts_content_pages(content, index), bytes,
-					at, done, 0);
+		cookie =
+			nbd_aio_pwrite(c->nbd, ts_content_pages(content, index),
+				       bytes, at, done, 0);
 		break;
 	case TS_OP_TRIM:
 		ts_content_dropped(content, slot, pages);
@@ -333,8 +331,8 @@ static struct connection *connection_new(struct run *run, unsigned number)
 		struct request *request = &c->request[i];
 
 		request->connection = c;
-		request->buffer = aligned_alloc(TS_PAGE_BYTES,
-						run->phase->bs_bytes);
+		request->buffer =
+			aligned_alloc(TS_PAGE_BYTES, run->phase->bs_bytes);
 		if (!request->buffer)
 			err(1, "memory for requests");
 		memset(request->buffer, 0xa5, run->phase->bs_bytes);
@@ -366,8 +364,8 @@ void ts_load_run(struct ts_load *load, const struct ts_phase *phase,
 	struct run run = {
 		.load = load,
 		.phase = phase,
-		.units = load->content.n_slots * TS_PAGE_BYTES /
-			 phase->bs_bytes,
+		.units =
+			load->content.n_slots * TS_PAGE_BYTES / phase->bs_bytes,
 		.left = phase->requests,
 	};
 	struct connection *c[TS_MAX_CONNECTIONS];

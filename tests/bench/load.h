@@ -26,7 +26,7 @@
 #include "hist.h"
 
 #define TS_MAX_CONNECTIONS 64
-#define TS_MAX_DEPTH 256
+#define TS_MAX_DEPTH       256
 
 enum ts_op { TS_OP_READ, TS_OP_WRITE, TS_OP_TRIM, TS_OP_ZERO, TS_OPS };
 

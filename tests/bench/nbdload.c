@@ -34,10 +34,10 @@ static void print_latency(const char *name, const struct ts_hist *hist)
 		const char *name;
 		double share;
 	} points[] = {
-		{ "p50", .5 },
-		{ "p95", .95 },
-		{ "p99", .99 },
-		{ "p99.9", .999 },
+		{"p50", .5},
+		{"p95", .95},
+		{"p99", .99},
+		{"p99.9", .999},
 	};
 
 	printf(", \"%s_us\": {", name);
@@ -93,22 +93,22 @@ static unsigned long number(const char *text, unsigned long max)
 }
 
 static const struct option options[] = {
-	{ "socket", required_argument, NULL, 's' },
-	{ "pages", required_argument, NULL, 'p' },
-	{ "size", required_argument, NULL, 'z' },
-	{ "connections", required_argument, NULL, 'c' },
-	{ "depth", required_argument, NULL, 'd' },
-	{ "server-pid", required_argument, NULL, 'P' },
-	{ "seed", required_argument, NULL, 'S' },
-	{ "verify", no_argument, NULL, 'v' },
-	{ 0 },
+	{"socket", required_argument, NULL, 's'},
+	{"pages", required_argument, NULL, 'p'},
+	{"size", required_argument, NULL, 'z'},
+	{"connections", required_argument, NULL, 'c'},
+	{"depth", required_argument, NULL, 'd'},
+	{"server-pid", required_argument, NULL, 'P'},
+	{"seed", required_argument, NULL, 'S'},
+	{"verify", no_argument, NULL, 'v'},
+	{0},
 };
 
 int main(int argc, char **argv)
 {
-	static struct ts_load load = { .connections = 2, .depth = 16 };
+	static struct ts_load load = {.connections = 2, .depth = 16};
 	static struct ts_result result;
-	struct ts_serverstat before = { 0 }, after = { 0 };
+	struct ts_serverstat before = {0}, after = {0};
 	const char *pages = NULL;
 	uint64_t size_bytes = 0, wrong = 0;
 	pid_t pid = 0;

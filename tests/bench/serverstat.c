@@ -27,7 +27,7 @@ static int read_status(pid_t pid, struct ts_serverstat *stat)
 
 int ts_serverstat_read(pid_t pid, struct ts_serverstat *ret)
 {
-	struct ts_serverstat stat = { 0 };
+	struct ts_serverstat stat = {0};
 	struct timespec spent;
 	clockid_t clock;
 	int rc = clock_getcpuclockid(pid, &clock);

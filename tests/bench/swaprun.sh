@@ -136,6 +136,7 @@ fuse) attach_own_fuse "${spec[@]}" ;;
 zram) attach_zram "${spec[@]}" ;;
 *) rig_say "unknown swap: $kind"; exit 2 ;;
 esac
+# shellcheck disable=SC2119 # its own default priority
 rig_swapon
 rig_page_cluster 0
 rig_cgroup "$cgroup"

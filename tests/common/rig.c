@@ -31,9 +31,9 @@ struct ts_store *rig_new(uint64_t size_bytes, uint64_t ram_bytes)
 	params.ram_bytes = ram_bytes;
 	if (ts_params_finish(&params, why, sizeof(why)))
 		rig_die("parameters refused: %s", why);
-	err = ts_store_new(&params, &store);
+	err = ts_store_new(&params, &store, why, sizeof(why));
 	if (err)
-		rig_die("no store: %s", strerror(-err));
+		rig_die("no store: %s", why);
 	return store;
 }
 
@@ -69,8 +69,8 @@ void rig_check_empty(struct ts_store *store)
 	if (c.zero_slots || c.fill_slots || c.ram_slots || c.raw_slots ||
 	    c.stored_bytes || c.clusters)
 		rig_die("an empty store holds %" PRIu64 " zero, %" PRIu64
-			" fill, %" PRIu64 " ram, %" PRIu64 " raw slots, %" PRIu64
-			" bytes, %" PRIu64 " clusters",
+			" fill, %" PRIu64 " ram, %" PRIu64
+			" raw slots, %" PRIu64 " bytes, %" PRIu64 " clusters",
 			c.zero_slots, c.fill_slots, c.ram_slots, c.raw_slots,
 			c.stored_bytes, c.clusters);
 }

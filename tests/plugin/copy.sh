@@ -3,7 +3,7 @@
 # copy.sh - nbdcopy there, from server to server and back, all connections,
 # compared byte for byte; holes stay holes on the way
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need nbdcopy nbdinfo cmp
 
@@ -20,7 +20,8 @@ slots=$(used_slots "$TMP/image")
 nbdcopy --connections=4 "$first" "$TMP/back"
 cmp "$TMP/image" "$TMP/back" || fail "what came back differs"
 back=$(($(stat -c '%b * %B' "$TMP/back")))
-! is_thinswap || ((back <= allocated)) ||
+# A file system may need a block of its own for the list of a file's parts.
+! is_thinswap || ((back <= allocated + 65536)) ||
 	fail "the copy takes $back bytes, the image $allocated"
 
 server_start 128M

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # fio.sh - fio's nbd engine, a connection a job, everything verified by crc32c
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need fio qemu-io
 fio --enghelp | grep -qw nbd || skip "this fio has no nbd engine"

@@ -111,11 +111,11 @@ static void refuse_long(void)
 	free(buf);
 }
 
-static uint64_t drop_tenth(uint64_t state)
+static uint64_t drop(uint64_t how_many, uint64_t state)
 {
 	uint64_t n, slot;
 
-	for (n = 0; n < stored / 10;) {
+	for (n = 0; n < how_many;) {
 		slot = nt_rand(&state) % stored;
 		if (dropped[slot])
 			continue;
@@ -124,6 +124,26 @@ static uint64_t drop_tenth(uint64_t state)
 		n++;
 	}
 	return n;
+}
+
+/* What raw pages have left must be of use to pages of any size. */
+static void reuse_for_small_pages(void)
+{
+	uint64_t i, fitted = 0, freed = drop(stored / 20, 23);
+	uint8_t page[NT_PAGE];
+
+	/* They go where nothing was, and compress to less than half. */
+	for (i = 0; i < freed; i++) {
+		nt_page(page, NT_TEXT, i);
+		fitted += nbd_pwrite(nbd, page, NT_PAGE,
+				     (slots / 2 + i) * NT_PAGE, 0) == 0;
+	}
+	printf("%llu pages dropped, %llu small ones written\n",
+	       (unsigned long long)freed, (unsigned long long)fitted);
+	check(fitted >= freed / 2, "small pages do not fit where large were");
+	must(nbd_trim(nbd, freed * NT_PAGE, slots / 2 * NT_PAGE, 0));
+	expect_all();
+	expect_bounded();
 }
 
 int main(void)
@@ -146,7 +166,7 @@ int main(void)
 	refuse_long();
 	expect_all();
 	for (round = 0; round < 3; round++) {
-		freed = drop_tenth(round);
+		freed = drop(stored / 10, round);
 		fitted = write_until_full();
 		printf("%llu pages dropped, %llu written\n",
 		       (unsigned long long)freed, (unsigned long long)fitted);
@@ -155,6 +175,7 @@ int main(void)
 		expect_all();
 		expect_bounded();
 	}
+	reuse_for_small_pages();
 	nt_disconnect(nbd);
 	return 0;
 }

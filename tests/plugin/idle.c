@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #define LIMIT_KIB (32 * 1024u)
-#define PLACES    2048
+#define PLACES    128
 
 static struct nbd_handle *nbd;
 static uint64_t size;

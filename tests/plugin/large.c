@@ -12,7 +12,8 @@
 
 static struct nbd_handle *nbd;
 static uint64_t size;
-static uint64_t spots[5];
+#define SPOTS 7u
+static uint64_t spots[SPOTS];
 
 static void expect_spot(uint64_t off)
 {
@@ -36,7 +37,7 @@ static void write_spots(void)
 	uint8_t page[NT_PAGE];
 	unsigned i;
 
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < SPOTS; i++) {
 		nt_page(page, NT_RAW, spots[i] + 1);
 		must(nbd_pwrite(nbd, page, NT_PAGE, spots[i], 0));
 	}
@@ -46,7 +47,7 @@ static bool is_spot(uint64_t off)
 {
 	unsigned i;
 
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < SPOTS; i++) {
 		if (spots[i] == off)
 			return true;
 	}
@@ -61,7 +62,7 @@ static void expect_no_alias(void)
 	unsigned i, bit;
 	uint64_t off;
 
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < SPOTS; i++) {
 		expect_spot(spots[i]);
 		for (bit = 12; bit < 63; bit++) {
 			off = spots[i] ^ (1ull << bit);
@@ -107,6 +108,9 @@ int main(int argc, char **argv)
 	spots[2] = 4 * NT_GIB;
 	spots[3] = 2 * NT_TIB;
 	spots[4] = size - NT_PAGE;
+	/* Between them these have every bit of an offset below 3 TiB set. */
+	spots[5] = 0x15555555000;
+	spots[6] = 0x2aaaaaaa000;
 
 	write_spots();
 	expect_no_alias();

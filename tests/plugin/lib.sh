@@ -58,6 +58,10 @@ sanitizers() {
 		awk '/lib[at]san|libubsan/ { printf "%s ", $3 }'
 }
 
+# nbdkit with what the plugin needs loaded; nbdkit unloads the plugin at exit,
+# which leak checking cannot follow.
+NBDKIT=(env "LD_PRELOAD=$(sanitizers)" ASAN_OPTIONS=detect_leaks=0 nbdkit)
+
 # Memory figures of a sanitized server mean nothing.
 need_no_sanitizer() {
 	[[ -z $(sanitizers) ]] || skip "the plugin is built with a sanitizer"
@@ -74,6 +78,12 @@ plugin_params() {
 			echo "$word"
 		fi
 	done
+}
+
+# nbdkit --run starts a shell that inherits what is loaded into nbdkit.
+need_no_tsan() {
+	[[ $(sanitizers) != *tsan* ]] ||
+		skip "a shell with ThreadSanitizer in it crashes"
 }
 
 cleanup() {
@@ -99,7 +109,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 server_start() {
-	local params pidfile log preload
+	local params pidfile log
 
 	SERVER_COUNT=$((SERVER_COUNT + 1))
 	SERVER_SOCK=$TMP/nbd$SERVER_COUNT.sock
@@ -107,11 +117,9 @@ server_start() {
 	pidfile=$TMP/nbd$SERVER_COUNT.pid
 	log=$TMP/server$SERVER_COUNT.log
 	mapfile -t params < <(plugin_params "$@")
-	preload=$(sanitizers)
-	# nbdkit unloads the plugin at exit, which leak checking cannot follow.
-	LD_PRELOAD=${preload% } ASAN_OPTIONS=detect_leaks=0 \
-		nbdkit --foreground --unix "$SERVER_SOCK" --pidfile "$pidfile" \
-		"${PLUGIN_WORDS[@]}" "${params[@]}" 2>"$log" &
+	"${NBDKIT[@]}" --foreground --unix "$SERVER_SOCK" \
+		--pidfile "$pidfile" "${PLUGIN_WORDS[@]}" "${params[@]}" \
+		2>"$log" &
 	SERVER_PID=$!
 	SERVERS[$SERVER_PID]=1
 	# The pid file appears once nbdkit listens.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # map.sh - thinness can be seen: nbdinfo --map is exact to the slot
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need nbdinfo qemu-io
 

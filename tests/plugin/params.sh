@@ -3,17 +3,17 @@
 # params.sh - parameters: what is taken, and that a wrong one is refused with
 # a sentence naming the key, the value and what is allowed
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need nbdinfo
 need_thinswap
-preload=$(sanitizers)
+need_no_tsan
 
 # run PARAM... - a captive server that says its size
 run() {
 	# shellcheck disable=SC2016 # nbdkit sets $uri
-	LD_PRELOAD=${preload% } ASAN_OPTIONS=detect_leaks=0 nbdkit --unix - \
-		"${PLUGIN_WORDS[@]}" "$@" --run 'nbdinfo --size "$uri"'
+	"${NBDKIT[@]}" --unix - "${PLUGIN_WORDS[@]}" "$@" \
+		--run 'LD_PRELOAD= nbdinfo --size "$uri"'
 }
 
 # takes BYTES PARAM...
@@ -75,8 +75,7 @@ refuses "level;3x;$allowed" size=64M level=3x
 refuses "level;$allowed" size=64M level=
 refuses "ram_limt;size.*ram.*level" size=64M ram_limt=1G
 
-LD_PRELOAD=${preload% } ASAN_OPTIONS=detect_leaks=0 \
-	nbdkit --dump-plugin "${PLUGIN_WORDS[@]}" >"$TMP/dump"
+"${NBDKIT[@]}" --dump-plugin "${PLUGIN_WORDS[@]}" >"$TMP/dump"
 for line in 'name=thinswap' 'version=[0-9]+\.[0-9]+\.[0-9]+' \
 	'thread_model=parallel' 'errno_is_preserved=1' \
 	'thinswap_version=[0-9]+\.[0-9]+\.[0-9]+' \
@@ -85,7 +84,7 @@ for line in 'name=thinswap' 'version=[0-9]+\.[0-9]+\.[0-9]+' \
 		fail "--dump-plugin shows no $line: $(cat "$TMP/dump")"
 done
 
-nbdkit "${PLUGIN_WORDS[@]}" --help >"$TMP/help"
+"${NBDKIT[@]}" "${PLUGIN_WORDS[@]}" --help >"$TMP/help"
 for key in size ram level; do
 	grep -q "$key=" "$TMP/help" || fail "--help does not explain $key"
 done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # qemu.sh - qemu's own NBD client: convert, compare, and single requests
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need qemu-img qemu-io
 

@@ -3,7 +3,7 @@
 # steady.sh PROGRAM - ten thousand steady overwrites make no page fault and no
 # system call that changes the address space in a request thread (case 2)
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need strace
 need_no_sanitizer

@@ -3,7 +3,7 @@
 # swapheader.sh - mkswap's header for native and large pages, and what it
 # takes on the device (case 46)
 
-# shellcheck source=lib.sh
+# shellcheck source-path=SCRIPTDIR source=lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 need mkswap nbdcopy nbdinfo cmp
 

@@ -33,6 +33,7 @@
 
 RIG_BASE=${RIG_BASE:-/run/thinswap-rig}
 RIG_DIR=
+RIG_SCRATCH=
 RIG_DEV=
 RIG_ROUTE=
 RIG_CGROUP=
@@ -113,6 +114,14 @@ rig_begin() {
 	mkdir "$RIG_DIR/mnt" "$RIG_DIR/pids"
 }
 
+# Make RIG_SCRATCH, a directory on disk for large files, gone with the rig.
+rig_scratch() {
+	RIG_SCRATCH=$(rig_scratch_path "$RIG_DIR")
+	mkdir "$RIG_SCRATCH"
+}
+
+rig_scratch_path() { echo "/var/tmp/thinswap-rig-${1##*/}"; }
+
 # Run a command at exit, after the rig is gone.
 rig_at_exit() { RIG_AT_EXIT+=("$*"); }
 
@@ -120,6 +129,8 @@ rig_on_exit() {
 	local status=$? cmd
 	trap '' INT TERM HUP PIPE
 	trap - EXIT
+	# What is killed now is no news.
+	disown -a
 	rig_end || status=1
 	for cmd in "${RIG_AT_EXIT[@]}"; do
 		eval "$cmd" || status=1
@@ -172,7 +183,7 @@ rig_undo() {
 	rig_unmount "$dir" || return 1
 	[[ ! -e $dir/page-cluster ]] ||
 		cat "$dir/page-cluster" >/proc/sys/vm/page-cluster
-	rm -rf --one-file-system "$dir"
+	rm -rf --one-file-system "$(rig_scratch_path "$dir")" "$dir"
 }
 
 # --- servers --------------------------------------------------------------
@@ -454,6 +465,20 @@ rig_cgroup() {
 	RIG_CGROUP=$(rig_cgroup_path "$RIG_DIR")
 	mkdir "$RIG_CGROUP"
 	rig_cgroup_limit "$1"
+	rig_keep_statistics_fresh
+}
+
+# Reclaim decides by the cgroup's statistics whether to look at the active
+# list, and they may be seconds old (kernel 6.18, on a busy machine: half of
+# the memory had just become active, no page was looked at sixteen times in a
+# row, and a process was killed for want of memory with all of the swap free;
+# seen in the vmscan tracepoints). Reading memory.stat brings them up to date.
+rig_keep_statistics_fresh() {
+	# shellcheck disable=SC2016
+	rig_spawn statistics bash -c '
+		while mapfile -t <"$1/memory.stat"; do
+			sleep 0.1
+		done' statistics "$RIG_CGROUP"
 }
 
 # rig_cgroup_limit BYTES
@@ -486,6 +511,12 @@ rig_cgroup_swapped() {
 	else
 		cat "$RIG_CGROUP/memory.swap.current"
 	fi
+}
+
+# How many processes of the cgroup the kernel has killed for want of memory.
+rig_cgroup_oom_kills() {
+	awk '$1 == "oom_kill" { print $2 }' \
+		"$RIG_CGROUP"/memory.{oom_control,events} 2>/dev/null || true
 }
 
 rig_cgroup_kill() {

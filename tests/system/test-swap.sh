@@ -8,8 +8,8 @@
 #    that it really went through our device is read from the kernel and from
 #    the server's own memory.
 # 2. Case 29, the unprivileged part: the program is gone, others swap a
-#    little, and what was stored for it must be gone too. Stored bytes are
-#    the server's resident memory beyond what it had when idle.
+#    little, and what was stored for it must be gone too: from the device's
+#    map, and from the server's memory beyond what it had when idle.
 #
 # THINSWAP_TEST_SERVER, for example "memory 1G", tries another nbdkit plugin.
 set -euo pipefail
@@ -20,6 +20,7 @@ source "$here/swaprig.sh"
 source "$here/pages.sh"
 
 MIB=$((1 << 20))
+BUFFERS=$((16 * MIB))
 pager=$1
 read -ra server <<<"${THINSWAP_TEST_SERVER:-$2 size=1G ram=512M}"
 limit=$((96 * MIB))
@@ -36,6 +37,12 @@ check() {
 
 server_rss() {
 	awk '/^VmRSS:/ { print $2 * 1024 }' "/proc/$server_pid/status"
+}
+
+# Bytes of the device that hold data, by its own map.
+mapped_bytes() {
+	nbdinfo --map --totals "nbd+unix:///?socket=$RIG_DIR/sock" |
+		awk '/ data$/ { bytes += $1 } END { print bytes + 0 }'
 }
 
 json_number() {
@@ -78,6 +85,7 @@ echo "1. three times the cgroup"
 status=0
 run_pager --size "$size" --touches 20000 || status=$?
 cat "$RIG_DIR/pager.json"
+check "no process was killed" $(($(rig_cgroup_oom_kills) == 0))
 check "the pager found no wrong page" $((status == 0))
 wrong=$(json_number "$RIG_DIR/pager.json" wrong_pages)
 faults=$(json_number "$RIG_DIR/pager.json" fault_us count)
@@ -88,18 +96,26 @@ check "most of the data was in swap ($((most_swapped / MIB)) MiB)" \
 	$((most_swapped > (size - limit) * 8 / 10))
 check "the server stored it ($((most_stored / MIB)) MiB)" \
 	$((most_stored > most_swapped / 20))
+most=$most_stored
 
 echo "2. case 29: freed swap is given back"
-stored=$most_stored
-for ((round = 0; round < 20; round++)); do
-	left=$(($(server_rss) - idle_rss))
-	echo "round $round: $((left / MIB)) of $((stored / MIB)) MiB stored," \
-		"$(($(rig_swap_used) / MIB)) MiB of swap used"
-	((left < stored * 3 / 10)) && break
+for ((round = 0; round < 3; round++)); do
 	# Light churn: a little more than the cgroup holds.
 	run_pager --size $((limit + 8 * MIB)) --touches 1000
 done
-check "stored bytes fell sharply" $((left < stored * 3 / 10))
+# What the map calls data, and memory. nbdkit keeps a request buffer a
+# thread, which is not ours to give back.
+goal=$((most * 3 / 10 + BUFFERS))
+for ((i = 0; i < 120; i++)); do
+	mapped=$(mapped_bytes)
+	left=$(($(server_rss) - idle_rss))
+	((left < goal && mapped < size / 20)) && break
+	sleep 0.5
+done
+echo "$((mapped / MIB)) MiB of the device are data," \
+	"$((left / MIB)) MiB of memory are left of $((most / MIB)) MiB"
+check "stored slots are gone" $((mapped < size / 20))
+check "memory went back to the system" $((left < goal))
 
 rig_swapoff
 rig_detach

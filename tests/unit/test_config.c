@@ -523,6 +523,23 @@ static void write_file(const char *path, const char *text, size_t bytes)
 	ck_assert_int_eq(fclose(file), 0);
 }
 
+/* Without a name, a missing file is fine; with one it is not. */
+START_TEST(no_file_at_all)
+{
+	struct ts_config_error err;
+	struct ts_config config;
+
+	if (access(ts_config_default_file, F_OK) == 0)
+		return; /* this machine has one: nothing can be said */
+	ck_assert_int_eq(ts_config_load(NULL, &config, &err), 0);
+	ck_assert_str_eq(config.file, "");
+	ck_assert_uint_eq(config.given, 0);
+	ck_assert_uint_gt(config.device.size_bytes, config.ram.budget_bytes);
+	ck_assert_int_eq(ts_config_load(ts_config_default_file, &config, &err),
+			 -ENOENT);
+}
+END_TEST
+
 START_TEST(files)
 {
 	char dir[] = "/tmp/ts-test-config.XXXXXX", path[64], big[1 << 12];
@@ -629,15 +646,18 @@ START_TEST(compare)
 
 	parse_good("[ram]\nbudget = \"1G\"\n", &old_config);
 	parse_good("[ram]\nbudget = \"2G\"\n[codec]\nlevel = 3\n"
-		   "[device]\npriority = 100\nconnections = 1\n",
+		   "[device]\npriority = 100\nconnections = 1\n"
+		   "[security]\nsocket-mode = \"0660\"\n",
 		   &new_config);
 	ck_assert_uint_eq(ts_config_compare(&old_config, &new_config,
 					    collect_change, all),
-			  3);
-	ck_assert_str_eq(all, "device.connections 4 -> 1 restart\n"
-			      "ram.budget 1 GiB (1073741824 bytes) -> "
-			      "2 GiB (2147483648 bytes) live\n"
-			      "codec.level 1 -> 3 live\n");
+			  4);
+	ck_assert_str_eq(all,
+			 "device.connections 4 -> 1 restart\n"
+			 "ram.budget 1 GiB (1073741824 bytes) -> "
+			 "2 GiB (2147483648 bytes) restart\n"
+			 "codec.level 1 -> 3 restart\n"
+			 "security.socket-mode \"0600\" -> \"0660\" live\n");
 	all[0] = '\0';
 	ck_assert_uint_eq(ts_config_compare(&new_config, &new_config,
 					    collect_change, all),
@@ -688,6 +708,7 @@ int main(void)
 	tcase_add_test(tcase, path_decides_the_route);
 	tcase_add_test(tcase, small_machine);
 	tcase_add_test(tcase, machine_here);
+	tcase_add_test(tcase, no_file_at_all);
 	tcase_add_test(tcase, files);
 	tcase_add_test(tcase, echo);
 	tcase_add_test(tcase, warnings);

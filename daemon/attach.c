@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* attach.c - choosing a route, and what dead instances left
+ *
+ * The note is "ROUTE DEVICE". A device that a dead instance left switched on
+ * as swap holds pages of live processes; a fresh, empty store behind it would
+ * hand them zeros. So the start is refused, whatever else could be done.
+ */
+#include "attach.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+#include "swaparea.h"
+
+#define DEVICE_NOTE "device"
+
+static const struct ts_attach_ops *const routes[] = {
+	&ts_attach_nbd,
+	&ts_attach_fuse,
+	&ts_attach_none,
+};
+
+static const struct ts_attach_ops *route_named(const char *name)
+{
+	for (size_t i = 0; i < sizeof(routes) / sizeof(*routes); i++)
+		if (strcmp(routes[i]->name, name) == 0)
+			return routes[i];
+	return NULL;
+}
+
+static int choose_auto(const struct ts_config *config,
+		       const struct ts_attach_ops **ret,
+		       struct ts_error *error)
+{
+	struct ts_error nbd, fuse;
+
+	if (ts_attach_nbd.usable(config, &nbd) == 0) {
+		*ret = &ts_attach_nbd;
+		return 0;
+	}
+	/* A named device is a wish for that device, not for any. */
+	if (config->device.nbd_index != TS_CONFIG_DEVICE_AUTO)
+		return ts_fail(error, -ENODEV, "%s", nbd.text);
+	if (ts_attach_fuse.usable(config, &fuse) == 0) {
+		ts_log(LOG_NOTICE, "route fuse, since nbd is not usable: %s",
+		       nbd.text);
+		*ret = &ts_attach_fuse;
+		return 0;
+	}
+	return ts_fail(error, -ENODEV,
+		       "no way to attach a device here; nbd: %s; fuse: %s",
+		       nbd.text, fuse.text);
+}
+
+int ts_attach_choose(const struct ts_config *config,
+		     const struct ts_attach_ops **ret, struct ts_error *error)
+{
+	const struct ts_attach_ops *ops = &ts_attach_none;
+	int err;
+
+	if (config->device.attach == TS_ATTACH_AUTO)
+		return choose_auto(config, ret, error);
+	if (config->device.attach == TS_ATTACH_NBD)
+		ops = &ts_attach_nbd;
+	else if (config->device.attach == TS_ATTACH_FUSE)
+		ops = &ts_attach_fuse;
+	err = ops->usable(config, error);
+	if (err < 0)
+		return ts_fail(error, err, "attach = \"%s\" is not possible "
+			       "here: %s", ops->name, error->text);
+	*ret = ops;
+	return 0;
+}
+
+int ts_attach_reclaim(const struct ts_runtime *rt, struct ts_error *error)
+{
+	char note[64], route[16], device[TS_DEVICE_BYTES];
+	const struct ts_attach_ops *ops;
+	struct ts_swap_use use;
+	int err;
+
+	if (ts_runtime_read_note(rt, DEVICE_NOTE, note, sizeof(note)) < 0)
+		return 0;
+	if (sscanf(note, "%15s %31s", route, device) != 2 ||
+	    !(ops = route_named(route))) {
+		ts_runtime_forget(rt, DEVICE_NOTE);
+		return 0;
+	}
+	if (ts_swap_lookup(device, &use) == 0)
+		return ts_fail(error, -EBUSY,
+			       "%s is still on as swap for an instance that "
+			       "died, with %llu KiB in it: serving an empty "
+			       "store there would hand zeros to live "
+			       "processes. Run swapoff %s (what its server no "
+			       "longer has is lost) or reboot", device,
+			       (unsigned long long)(use.used_bytes / 1024),
+			       device);
+	err = ops->reclaim(rt, device, error);
+	if (err < 0)
+		return err;
+	ts_log(LOG_NOTICE, "cleaned up %s, left by an instance that died",
+	       device);
+	ts_runtime_forget(rt, DEVICE_NOTE);
+	return 0;
+}
+
+int ts_attach_note(struct ts_attach *attach, struct ts_error *error)
+{
+	char note[64];
+	int err;
+
+	snprintf(note, sizeof(note), "%s %s", attach->ops->name,
+		 attach->device);
+	err = ts_runtime_note(attach->rt, DEVICE_NOTE, note);
+	return err < 0 ? ts_fail(error, err, "note the device: %m") : 0;
+}
+
+void ts_attach_forget(struct ts_attach *attach)
+{
+	attach->device[0] = '\0';
+	ts_runtime_forget(attach->rt, DEVICE_NOTE);
+}
+
+static int none_usable(const struct ts_config *config, struct ts_error *error)
+{
+	return 0;
+}
+
+static int none_attach(struct ts_attach *attach, struct ts_error *error)
+{
+	return ts_fail(error, -EOPNOTSUPP,
+		       "attach = \"none\" is configured: this instance only "
+		       "serves its socket");
+}
+
+static int none_detach(struct ts_attach *attach, struct ts_error *error)
+{
+	return 0;
+}
+
+static int none_reclaim(const struct ts_runtime *rt, const char *device,
+			struct ts_error *error)
+{
+	return 0;
+}
+
+const struct ts_attach_ops ts_attach_none = {
+	.name = "none",
+	.usable = none_usable,
+	.attach = none_attach,
+	.detach = none_detach,
+	.reclaim = none_reclaim,
+};

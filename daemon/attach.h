@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attach.h - how the served pages become a block device of this machine
+ *
+ * A route is a table of operations; which one is used is decided by
+ * ts_attach_choose() from the configuration and the machine. attach leaves
+ * everything or nothing behind; detach may be called only while the device is
+ * not in use as swap.
+ *
+ * Notes    attach records the device in the runtime directory before it is
+ *          connected and forgets it after it is gone, so that a later
+ *          instance knows what a dead one has left; see ts_attach_reclaim().
+ */
+#ifndef TS_DAEMON_ATTACH_H
+#define TS_DAEMON_ATTACH_H
+
+#include "config.h"
+#include "error.h"
+#include "nbdclient.h"
+#include "runtime.h"
+#include "spawn.h"
+
+#define TS_DEVICE_BYTES 32
+
+struct ts_attach_ops;
+
+struct ts_attach {
+	const struct ts_attach_ops *ops; /* NULL: nothing chosen yet */
+	const struct ts_config *config;
+	const struct ts_runtime *rt;
+	const struct ts_child *server;
+
+	char device[TS_DEVICE_BYTES]; /* "/dev/nbd0"; "" while detached */
+	uint64_t size_bytes;
+	unsigned connections;
+	struct ts_nbd_warmth warmth;  /* of the connection that took longest */
+	struct ts_child helper;       /* a second process in the path */
+	int device_fd;                /* held open; -1 */
+};
+
+struct ts_attach_ops {
+	const char *name;
+
+	/* Can this route work on this machine? 0, or -errno and a sentence
+	 * that names what is missing.
+	 */
+	int (*usable)(const struct ts_config *config, struct ts_error *error);
+
+	/* Sets device, size_bytes, connections, warmth. */
+	int (*attach)(struct ts_attach *attach, struct ts_error *error);
+	int (*detach)(struct ts_attach *attach, struct ts_error *error);
+
+	/* Give the device fresh connections to a restarted server. NULL
+	 * where that cannot be done.
+	 */
+	int (*reconnect)(struct ts_attach *attach, struct ts_error *error);
+
+	/* Undo what a dead instance left, given the text it noted. Nothing
+	 * is in use as swap.
+	 */
+	int (*reclaim)(const struct ts_runtime *rt, const char *device,
+		       struct ts_error *error);
+
+	/* What people must know about this route, or NULL. */
+	const char *limits;
+};
+
+extern const struct ts_attach_ops ts_attach_nbd;
+extern const struct ts_attach_ops ts_attach_fuse;
+extern const struct ts_attach_ops ts_attach_none;
+
+/* Choose the route: the configured one, or for "auto" the first usable. When
+ * there is none, the sentence names what each of them lacks.
+ */
+int ts_attach_choose(const struct ts_config *config,
+		     const struct ts_attach_ops **ret, struct ts_error *error);
+
+/* Look at what a dead instance noted. -EBUSY: its device is still on as swap,
+ * and nothing may be served on it but the memory that belonged to it. Else
+ * leftovers are undone.
+ */
+int ts_attach_reclaim(const struct ts_runtime *rt, struct ts_error *error);
+
+/* For the routes: note the device, or forget it. */
+int ts_attach_note(struct ts_attach *attach, struct ts_error *error);
+void ts_attach_forget(struct ts_attach *attach);
+
+#endif

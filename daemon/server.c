@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* server.c - nbdkit with the thinswap plugin, as the daemon's child
+ *
+ * nbdkit takes a socket by LISTEN_FDS and then stays in the foreground. Its
+ * own --swap is not used: it locks 192 MiB of idle buffers, and does so before
+ * the plugin has started; the plugin locks by itself, on fault.
+ *
+ * An orphan is recognised by pid and start time, so that a process which has
+ * got the pid since is never touched.
+ */
+#include "server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TS_SERVER_NOTE "nbdkit.pid"
+#define TS_SERVER_GRACE_MS 10000
+#define TS_PLUGIN_FILE "nbdkit-thinswap-plugin.so"
+
+/* The plugin beside a daemon that runs from its build directory; else the
+ * name as configured, for nbdkit to look up.
+ */
+static const char *plugin_for(const struct ts_config *config, char *buf,
+			      size_t room)
+{
+	char exe[PATH_MAX];
+	ssize_t len;
+	char *slash;
+
+	if (strcmp(config->tuning.plugin, "thinswap") != 0)
+		return config->tuning.plugin;
+	len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	if (len < 0)
+		return config->tuning.plugin;
+	exe[len] = '\0';
+	slash = strrchr(exe, '/');
+	if (!slash)
+		return config->tuning.plugin;
+	*slash = '\0';
+	snprintf(buf, room, "%s/../plugin/" TS_PLUGIN_FILE, exe);
+	return access(buf, R_OK) == 0 ? buf : config->tuning.plugin;
+}
+
+/* Another plugin of nbdkit (memory, for comparison) knows only a size. */
+static bool is_ours(const char *plugin)
+{
+	const char *base = strrchr(plugin, '/');
+
+	base = base ? base + 1 : plugin;
+	return strcmp(base, "thinswap") == 0 || strcmp(base, TS_PLUGIN_FILE) == 0;
+}
+
+/* Field 22 of its stat: with the pid, it names a process for good. */
+static int start_time(pid_t pid, unsigned long long *ret)
+{
+	char path[32], stat[1024];
+	const char *at;
+	size_t got;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -ESRCH;
+	got = fread(stat, 1, sizeof(stat) - 1, file);
+	fclose(file);
+	stat[got] = '\0';
+	at = strrchr(stat, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	if (!at)
+		return -ESRCH;
+	*ret = strtoull(at, NULL, 10);
+	return 0;
+}
+
+int ts_server_start(const struct ts_config *config,
+		    const struct ts_runtime *rt, int listen_fd, bool realtime,
+		    struct ts_child *ret, struct ts_error *error)
+{
+	char plugin[PATH_MAX + 64], size[48], ram[48], level[24], threads[16];
+	const char *argv[12], *name = plugin_for(config, plugin, sizeof(plugin));
+	unsigned long long started = 0;
+	struct ts_child child;
+	char note[64];
+	int n = 0, err;
+
+	snprintf(size, sizeof(size), "size=%" PRIu64,
+		 config->device.size_bytes);
+	snprintf(ram, sizeof(ram), "ram=%" PRIu64, config->ram.budget_bytes);
+	snprintf(level, sizeof(level), "level=%d", config->codec.level);
+	snprintf(threads, sizeof(threads), "%d", config->tuning.threads);
+	argv[n++] = config->tuning.nbdkit;
+	argv[n++] = "--foreground";
+	argv[n++] = "--threads";
+	argv[n++] = threads;
+	argv[n++] = name;
+	argv[n++] = size;
+	if (is_ours(name)) {
+		argv[n++] = ram;
+		argv[n++] = level;
+	}
+	argv[n] = NULL;
+
+	err = ts_spawn(&(struct ts_spawn){ .argv = argv,
+					   .listen_fd = listen_fd,
+					   .output_fd = -1,
+					   .serves_swap = true,
+					   .realtime = realtime },
+		       &child, error);
+	if (err < 0)
+		return err;
+	if (start_time(child.pid, &started) == 0) {
+		snprintf(note, sizeof(note), "%d %llu", child.pid, started);
+		err = ts_runtime_note(rt, TS_SERVER_NOTE, note);
+	}
+	if (err < 0) {
+		ts_server_stop(rt, &child);
+		return ts_fail(error, err, "note the server's pid: %m");
+	}
+	*ret = child;
+	return 0;
+}
+
+void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server)
+{
+	if (server->pid <= 0)
+		return;
+	ts_child_stop(server, TS_SERVER_GRACE_MS);
+	ts_server_forget(rt);
+}
+
+void ts_server_forget(const struct ts_runtime *rt)
+{
+	ts_runtime_forget(rt, TS_SERVER_NOTE);
+}
+
+pid_t ts_server_find_orphan(const struct ts_runtime *rt)
+{
+	unsigned long long noted, now;
+	char note[64];
+	int pid;
+
+	if (ts_runtime_read_note(rt, TS_SERVER_NOTE, note, sizeof(note)) < 0 ||
+	    sscanf(note, "%d %llu", &pid, &noted) != 2 || pid <= 0)
+		return 0;
+	return start_time(pid, &now) == 0 && now == noted ? pid : 0;
+}
+
+int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,
+			 struct ts_error *error)
+{
+	struct pollfd end = { .events = POLLIN };
+	int ended;
+
+	end.fd = syscall(SYS_pidfd_open, pid, 0);
+	if (end.fd < 0)
+		return errno == ESRCH ? 0 : ts_fail(error, -errno,
+						    "pidfd_open: %m");
+	/* The pid may have passed to another process since it was looked up;
+	 * the descriptor cannot.
+	 */
+	if (ts_server_find_orphan(rt) != pid) {
+		close(end.fd);
+		return 0;
+	}
+	syscall(SYS_pidfd_send_signal, end.fd, SIGTERM, NULL, 0);
+	ended = poll(&end, 1, TS_SERVER_GRACE_MS);
+	if (ended == 0) {
+		syscall(SYS_pidfd_send_signal, end.fd, SIGKILL, NULL, 0);
+		ended = poll(&end, 1, TS_SERVER_GRACE_MS);
+	}
+	close(end.fd);
+	if (ended <= 0)
+		return ts_fail(error, -EBUSY,
+			       "the server that a dead instance left (pid %d) "
+			       "does not end", pid);
+	ts_runtime_forget(rt, TS_SERVER_NOTE);
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server.h - nbdkit with the thinswap plugin, as the daemon's child
+ *
+ * The listening socket belongs to the daemon and is lent to nbdkit: it
+ * survives nbdkit's death. nbdkit itself also survives the daemon's, on
+ * purpose: while swap is on, somebody must serve it. What such an orphan is
+ * still needed for is decided by ts_server_find_orphan()'s caller.
+ */
+#ifndef TS_DAEMON_SERVER_H
+#define TS_DAEMON_SERVER_H
+
+#include "config.h"
+#include "error.h"
+#include "runtime.h"
+#include "spawn.h"
+
+/* Start nbdkit on @listen_fd and note its pid in the runtime directory. It
+ * answers once ts_nbd_open() succeeds.
+ *
+ * @realtime  let its threads run in SCHED_RR
+ */
+int ts_server_start(const struct ts_config *config,
+		    const struct ts_runtime *rt, int listen_fd, bool realtime,
+		    struct ts_child *ret, struct ts_error *error);
+
+/* End it. Never while swap is on: nbdkit answers requests with errors once it
+ * has been told to quit.
+ */
+void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server);
+
+/* It has ended by itself and is reaped: forget the note. */
+void ts_server_forget(const struct ts_runtime *rt);
+
+/* The server that a dead daemon left in this runtime directory: its pid, or
+ * 0 when there is none.
+ */
+pid_t ts_server_find_orphan(const struct ts_runtime *rt);
+
+/* End an orphan that nothing needs, and wait until it is gone. */
+int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,
+			 struct ts_error *error);
+
+#endif

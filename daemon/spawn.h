@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* spawn.h - start a program, as a server of swap or as a passing helper
+ *
+ * Servers (nbdkit, the FUSE server) inherit the daemon's place outside the
+ * OOM killer's choice and its flusher flag, and get one malloc arena and small
+ * thread stacks. Helpers (mkswap, swapon, swapoff) get all of that put back
+ * to normal: they need memory, and may be killed for it.
+ *
+ * Every child has a session of its own, so that Ctrl-C reaches the daemon
+ * alone: it decides what may end while swap is on.
+ */
+#ifndef TS_DAEMON_SPAWN_H
+#define TS_DAEMON_SPAWN_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "error.h"
+
+struct ts_spawn {
+	const char *const *argv; /* argv[0] is looked up in PATH */
+	int listen_fd;      /* passed as descriptor 3, LISTEN_FDS=1; or -1 */
+	int output_fd;      /* standard output and error; -1: the daemon's */
+	bool serves_swap;
+	bool realtime;      /* SCHED_RR, the lowest priority of it */
+};
+
+struct ts_child {
+	char name[32];
+	pid_t pid;  /* 0: there is none */
+	int pidfd;
+};
+
+/* A child that is not there yet. */
+#define TS_CHILD_NONE ((struct ts_child){ .pidfd = -1 })
+
+/* Start it. Fails with what execve said if it cannot be run. */
+int ts_spawn(const struct ts_spawn *how, struct ts_child *ret,
+	     struct ts_error *error);
+
+/* True until the child has ended; does not reap it. */
+bool ts_child_is_alive(const struct ts_child *child);
+
+/* Wait up to @timeout_ms (-1: for ever) for its end and reap it.
+ * Returns 0 with the exit status, or 128 + signal, in @ret_status;
+ * -ETIMEDOUT while it lives.
+ */
+int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status);
+
+/* SIGTERM, and SIGKILL if that does not end it within @grace_ms; reaps it.
+ * Nothing to do for a child that is not there.
+ */
+void ts_child_stop(struct ts_child *child, int grace_ms);
+
+/* Run a helper to its end. -ETIMEDOUT (and SIGKILL) after @timeout_ms;
+ * -EBUSY when it failed and said that the device is busy; -EIO for any other
+ * failure. The sentence names the program and quotes its last line.
+ */
+int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error);
+
+#endif

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* start.c - the steps of a start and of an attach, and their undoing
+ *
+ * The order is what keeps a machine whole: nothing of ours may be swapped to
+ * ourselves, so hardening is checked before swap is on; nobody may be refused,
+ * so sockets listen before they are visible; nobody may get zeros, so what a
+ * dead instance left is looked at before anything is served.
+ */
+#include "daemon.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control.h"
+#include "log.h"
+#include "server.h"
+#include "swaparea.h"
+
+#define PROBE_INTERVAL_MS 2000
+
+static int run_runtime(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = ts_runtime_open(d->runtime_dir, &d->rt, error);
+
+	if (err == 0)
+		ts_runtime_path(&d->rt, "socket", d->socket_path);
+	return err;
+}
+
+static int undo_runtime(struct ts_daemon *d, struct ts_error *error)
+{
+	ts_runtime_close(&d->rt);
+	return 0;
+}
+
+static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
+{
+	pid_t orphan;
+	int err;
+
+	err = ts_attach_reclaim(&d->rt, error);
+	if (err < 0)
+		return err;
+	orphan = ts_server_find_orphan(&d->rt);
+	if (!orphan)
+		return 0;
+	ts_log(LOG_WARNING, "ending the server that a dead instance left "
+	       "(pid %d); nothing is swapped out to it", orphan);
+	return ts_server_end_orphan(&d->rt, orphan, error);
+}
+
+static int run_harden_self(struct ts_daemon *d, struct ts_error *error)
+{
+	d->own_rows.n = 0;
+	ts_harden_self(&d->config, &d->own_rows);
+	return 0;
+}
+
+static int run_listen(struct ts_daemon *d, struct ts_error *error)
+{
+	return ts_runtime_listen(&d->rt, "socket",
+				 d->config.security.socket_mode,
+				 d->config.security.socket_gid, &d->listen_fd,
+				 error);
+}
+
+static int undo_listen(struct ts_daemon *d, struct ts_error *error)
+{
+	ts_runtime_forget(&d->rt, "socket");
+	close(d->listen_fd);
+	d->listen_fd = -1;
+	return 0;
+}
+
+static int run_server(struct ts_daemon *d, struct ts_error *error)
+{
+	return ts_server_start(&d->config, &d->rt, d->listen_fd,
+			       ts_harden_wants_realtime(&d->config),
+			       &d->server, error);
+}
+
+static int undo_server(struct ts_daemon *d, struct ts_error *error)
+{
+	ts_server_stop(&d->rt, &d->server);
+	return 0;
+}
+
+static int run_probe(struct ts_daemon *d, struct ts_error *error)
+{
+	return ts_probe_start(d->socket_path, &d->server, PROBE_INTERVAL_MS,
+			      &d->probe, error);
+}
+
+static int undo_probe(struct ts_daemon *d, struct ts_error *error)
+{
+	ts_probe_stop(d->probe);
+	d->probe = NULL;
+	return 0;
+}
+
+static int run_control(struct ts_daemon *d, struct ts_error *error)
+{
+	return ts_control_open(d, &d->control, error);
+}
+
+static int undo_control(struct ts_daemon *d, struct ts_error *error)
+{
+	ts_control_close(d->control);
+	d->control = NULL;
+	return 0;
+}
+
+static int run_attach(struct ts_daemon *d, struct ts_error *error)
+{
+	int err;
+
+	d->attach.config = &d->config;
+	d->attach.rt = &d->rt;
+	d->attach.server = &d->server;
+	d->attach.helper = TS_CHILD_NONE;
+	d->attach.device_fd = -1;
+	err = ts_attach_choose(&d->config, &d->attach.ops, error);
+	if (err < 0)
+		return err;
+	err = d->attach.ops->attach(&d->attach, error);
+	if (err < 0)
+		return err;
+	ts_log(LOG_INFO, "attached %s by %s, %u connections, warm after %u "
+	       "rounds (%llu page faults in the last)", d->attach.device,
+	       d->attach.ops->name, d->attach.connections,
+	       d->attach.warmth.rounds,
+	       (unsigned long long)d->attach.warmth.last_faults);
+	return 0;
+}
+
+static int undo_attach(struct ts_daemon *d, struct ts_error *error)
+{
+	return d->attach.ops->detach(&d->attach, error);
+}
+
+static int run_check_device(struct ts_daemon *d, struct ts_error *error)
+{
+	return ts_swap_check_device(&d->config, d->attach.device,
+				    d->attach.size_bytes, error);
+}
+
+static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_harden_table *table = &d->harden;
+	const struct ts_attach *attach = &d->attach;
+
+	*table = d->own_rows;
+	ts_harden_check_process(&d->config, "thinswapd", getpid(), table);
+	ts_harden_check_process(&d->config, d->server.name, d->server.pid,
+				table);
+	if (attach->device[0] && attach->helper.pid > 0)
+		ts_harden_check_process(&d->config, attach->helper.name,
+					attach->helper.pid, table);
+	if (attach->device[0]) {
+		ts_harden_add(table, "path", "buffers warmed",
+			      "a round without page faults",
+			      attach->warmth.last_faults == 0 ? NULL :
+				      "a server that reuses its memory",
+			      "it can wait for memory while it serves",
+			      "%llu faults in round %u",
+			      (unsigned long long)attach->warmth.last_faults,
+			      attach->warmth.rounds);
+		ts_harden_add(table, "path", "whole-machine pressure",
+			      "a route without allocations",
+			      attach->ops->limits ? "kernel nbd" : NULL,
+			      attach->ops->limits,
+			      "route %s", attach->ops->name);
+	}
+	return ts_harden_judge(table, d->config.security.strict, error);
+}
+
+static int run_mkswap(struct ts_daemon *d, struct ts_error *error)
+{
+	return ts_swap_make(&d->config, d->attach.device, error);
+}
+
+static int run_swapon(struct ts_daemon *d, struct ts_error *error)
+{
+	if (!d->wants_swapon)
+		return 0;
+	return ts_swap_on(&d->config, d->attach.device, error);
+}
+
+static int undo_swapon(struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_swap_use use;
+
+	if (ts_swap_lookup(d->attach.device, &use) == -ENOENT)
+		return 0;
+	return ts_swap_off(&d->config, d->attach.device, error);
+}
+
+static const struct ts_step serve_steps[] = {
+	{ "take the runtime directory", run_runtime, undo_runtime },
+	{ "look for leftovers", run_leftovers, NULL },
+	{ "harden the daemon", run_harden_self, NULL },
+	{ "make the NBD socket", run_listen, undo_listen },
+	{ "start the server", run_server, undo_server },
+	{ "read through the store", run_probe, undo_probe },
+	{ "make the control socket", run_control, undo_control },
+};
+
+static const struct ts_step check_step = {
+	"check the hardening", run_harden_check, NULL
+};
+
+static const struct ts_step device_steps[] = {
+	{ "attach the device", run_attach, undo_attach },
+	{ "check the device", run_check_device, NULL },
+	{ "check the hardening", run_harden_check, NULL },
+	{ "write the swap header", run_mkswap, NULL },
+	{ "switch swap on", run_swapon, undo_swapon },
+};
+
+#define N(steps) (sizeof(steps) / sizeof(*(steps)))
+
+int ts_daemon_serve(struct ts_daemon *d, struct ts_error *error)
+{
+	int err;
+
+	err = ts_steps_run(d, serve_steps, N(serve_steps), &d->serve, error);
+	if (err < 0 || d->config.device.attach != TS_ATTACH_NONE)
+		return err;
+	/* Without a device there is no later check. */
+	err = ts_steps_run(d, &check_step, 1, &(struct ts_progress){0}, error);
+	if (err < 0) {
+		struct ts_error second;
+
+		ts_daemon_unserve(d, &second);
+	}
+	return err;
+}
+
+int ts_daemon_unserve(struct ts_daemon *d, struct ts_error *error)
+{
+	return ts_steps_undo(d, serve_steps, &d->serve, error);
+}
+
+int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error)
+{
+	int err;
+
+	if (d->attach.device[0])
+		return ts_fail(error, -EALREADY, "%s is attached already",
+			       d->attach.device);
+	d->wants_swapon = swapon;
+	err = ts_steps_run(d, device_steps, N(device_steps), &d->device,
+			   error);
+	if (err == 0)
+		ts_log(LOG_NOTICE, "%s is %s", d->attach.device,
+		       swapon ? "on as swap" : "attached, with a swap header");
+	return err;
+}
+
+int ts_daemon_disconnect(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = ts_steps_undo(d, device_steps, &d->device, error);
+
+	if (err == 0)
+		ts_log(LOG_NOTICE, "the device is detached");
+	return err;
+}

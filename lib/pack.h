@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pack.h - a segment being filled: records sealed and packed back to back
+ *
+ *	| record | record | ... | sealed table: the slots of the records | 0 |
+ *
+ * A pack is filled from memory (the words bear the write mark) or from another
+ * segment (cleaning), written in one transfer, and its records are then
+ * published one cluster at a time. A page that was overwritten or discarded
+ * meanwhile is simply not published.
+ */
+#ifndef TS_PACK_H
+#define TS_PACK_H
+
+#include "core.h"
+#include "spill/spill.h"
+
+#define TS_PACK_RECORDS 8192u
+#define TS_PACK_PINNED 8u
+/* What a record may take beside its data: its seal, its entry in the table,
+ * and what aligns the next one.
+ */
+#define TS_PACK_EXTRA (TS_RECORD_EXTRA + 8u + TS_WORD_SPILL_ALIGN - 1u)
+
+struct ts_packed {
+	uint32_t off, len;
+	uint8_t codec;
+	ts_word from; /* the spill word it replaces; none: a marked word */
+};
+
+struct ts_pack {
+	uint8_t *buf;  /* a segment, aligned */
+	unsigned mark; /* the write mark of the words it is filled from */
+	uint32_t segment;
+	uint64_t generation;
+	uint32_t used;         /* bytes of the segment */
+	uint32_t record_bytes; /* of it, bytes of records */
+	uint32_t n;
+	uint64_t slot[TS_PACK_RECORDS];
+	struct ts_packed record[TS_PACK_RECORDS];
+	/* Segments that records were moved from: pinned until published. */
+	uint32_t pinned[TS_PACK_PINNED];
+	unsigned n_pinned;
+	struct ts_transfer transfer;
+	bool busy; /* being written */
+};
+
+/* Begin to fill a claimed segment. */
+void ts_pack_begin(struct ts_pack *pack, uint32_t segment,
+		   uint64_t generation);
+
+/* Bytes that further records, each with TS_PACK_EXTRA, may take; 0 when the
+ * table is full.
+ */
+size_t ts_pack_room(const struct ts_pack *pack);
+
+/* Add a record; there must be room. */
+void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
+		 uint8_t codec, const void *data, unsigned len, ts_word from);
+
+/* Give up a pack to which nothing was added: its segment is free again. */
+void ts_pack_cancel(struct ts_pack *pack, struct ts_core *core);
+
+/* Seal the table and make the transfer that writes the segment. */
+void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill);
+
+/* The segment is written: publish its records and drop what they replace.
+ * Returns how many pages are now there.
+ */
+unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core);
+
+/* Writing failed: take the marks away again, and leave the segment alone. */
+void ts_pack_fail(struct ts_pack *pack, struct ts_core *core);
+
+#endif

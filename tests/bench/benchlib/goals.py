@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""goals.py - the figures to reach, computed from one run
+
+Every goal is a number that must be at least or at most its target. One that
+needs a group that was not run, or a peer that the machine does not have, is
+"not measured", which is not "reached".
+"""
+
+from dataclasses import dataclass
+from typing import Callable
+
+MIB = 1 << 20
+
+
+@dataclass
+class Goal:
+    text: str
+    sign: str  # ">=" or "<="
+    target: float
+    value: Callable[[dict], float]
+
+    def judge(self, results):
+        """(value or None, verdict)"""
+        try:
+            value = self.value(results)
+        except (KeyError, IndexError, TypeError, ZeroDivisionError):
+            return None, "not measured"
+        good = value >= self.target if self.sign == ">=" \
+            else value <= self.target
+        return value, "reached" if good else "NOT REACHED"
+
+
+def mb_s(peer, phase):
+    return lambda r: r["nbd"][peer][phase]["mb_s"]
+
+
+def over(first, second):
+    return lambda r: first(r) / second(r)
+
+
+def against(phase, peer):
+    """thinswap's throughput as a multiple of the peer's."""
+    return over(mb_s("thinswap", phase), mb_s(peer, phase))
+
+
+def read_p99(peer):
+    return lambda r: r["nbd"][peer]["randread-4K"]["read_us"]["p99"]
+
+
+def peak(peer):
+    """After everything that the first server of group nbd went through (a
+    peak only grows, and refill is its last). Requests of 2 MiB, which need
+    64 MiB of nbdkit's own buffers, are not among it."""
+    return lambda r: r["nbd"][peer]["refill-64K"]["server_peak_kib"]
+
+
+def resident_factor(r):
+    """Resident memory beyond 16 MiB, as a multiple of the compressed bytes.
+    Taken after the first read of all, when all that was staged is stored."""
+    rss = r["nbd"]["thinswap"]["seqread-64K"]["server_rss_kib"] * 1024
+    return (rss - 16 * MIB) / r["raw"]["one"]["out_bytes"]
+
+
+def bound(r):
+    """Transport and codec one after the other, on all cores."""
+    transport = r["nbd"]["null"]["fill-64K"]["mb_s"]
+    codec = r["cores"] * 4096 / r["raw"]["one"]["comp_us"]
+    return 1 / (1 / transport + 1 / codec)
+
+
+def last_to_first(op):
+    def value(r):
+        speeds = [one["mb_s"] for one in r["rounds"]["thinswap"][op]]
+        return speeds[9] / speeds[0]
+    return value
+
+
+def discard_speed(r):
+    """8 GB/s, or half of sparse's: the better of the two, 1 is enough."""
+    ours = r["nbd"]["thinswap"]["discard-2M"]["mb_s"]
+    return max(ours / 8000,
+               ours / r["nbd"]["sparse"]["discard-2M"]["mb_s"] / 0.5)
+
+
+def ours_on_swap(r):
+    """The better of the two ways to attach without a kernel driver."""
+    return r["swap"].get("thinswap-fuse", r["swap"]["thinswap"])
+
+
+def fault(point):
+    return lambda r: (ours_on_swap(r)["fault_us"][point] /
+                      r["swap"]["zram-lz4"]["fault_us"][point])
+
+
+def compression(r):
+    """All pages to compressed bytes, zero and same-filled ones included, as
+    zram counts."""
+    one = r["raw"]["one"]
+    pages = one["pages"] + one["trivial_pages"]
+    return pages * 4096 / one["out_bytes"] / \
+        r["raw"]["zram"]["lzo-rle"]["ratio"]
+
+
+GOALS = {
+    "2": [
+        Goal("64 KiB writes, multiple of memory zstd", ">=", 1.5,
+             against("fill-64K", "zstd")),
+        Goal("64 KiB writes again, multiple of memory zstd", ">=", 1.5,
+             against("refill-64K", "zstd")),
+        Goal("4 KiB random writes, multiple of memory zstd", ">=", 5,
+             against("overwrite-4K", "zstd")),
+        Goal("4 KiB random reads, multiple of memory zstd", ">=", 1.5,
+             against("randread-4K", "zstd")),
+        Goal("2 MiB discards, multiple of memory zstd", ">=", 5,
+             against("discard-2M", "zstd")),
+        Goal("resident less 16 MiB, multiple of compressed", "<=", 1.04,
+             resident_factor),
+        Goal("peak resident, share of memory zstd's", "<=", 0.55,
+             over(peak("thinswap"), peak("zstd"))),
+        Goal("fill: round 10 to round 1", ">=", 0.9, last_to_first("fill")),
+        Goal("discard: round 10 to round 1", ">=", 0.9,
+             last_to_first("discard")),
+    ],
+    "6": [
+        Goal("64 KiB writes, multiple of memory zstd", ">=", 2.2,
+             against("fill-64K", "zstd")),
+        Goal("64 KiB writes again, multiple of memory zstd", ">=", 2.2,
+             against("refill-64K", "zstd")),
+        Goal("64 KiB writes, server CPU us a page", "<=", 15,
+             lambda r: r["nbd"]["thinswap"]["fill-64K"]
+             ["server_cpu_us_page"]),
+        Goal("64 KiB writes, share of transport + codec bound", ">=", 0.85,
+             over(mb_s("thinswap", "fill-64K"), bound)),
+        Goal("4 KiB random writes, multiple of memory zstd", ">=", 7,
+             against("overwrite-4K", "zstd")),
+        Goal("4 KiB random writes, share of null's IOPS", ">=", 0.6,
+             against("overwrite-4K", "null")),
+        Goal("4 KiB random reads, multiple of memory zstd", ">=", 2,
+             against("randread-4K", "zstd")),
+        Goal("4 KiB random reads, p99 to memory zstd's", "<=", 1 / 3,
+             over(read_p99("thinswap"), read_p99("zstd"))),
+        Goal("4 KiB random reads, share of sparse's IOPS", ">=", 0.7,
+             against("randread-4K", "sparse")),
+        Goal("2 MiB discards, of 8 GB/s or half of sparse's", ">=", 1,
+             discard_speed),
+        Goal("swap: touches a second, multiple of sparse", ">=", 1.6,
+             lambda r: ours_on_swap(r)["touches_per_s"] /
+             r["swap"]["sparse"]["touches_per_s"]),
+        Goal("swap: fault p99, multiple of zram lz4's", "<=", 0.5,
+             fault("p99")),
+        Goal("swap: fault p99.9, multiple of zram lz4's", "<=", 5,
+             fault("p99.9")),
+        Goal("swap: time to free, multiple of zram lz4's", "<=", 1,
+             lambda r: ours_on_swap(r)["free_ms"] /
+             r["swap"]["zram-lz4"]["free_ms"]),
+        Goal("compression ratio, multiple of zram lzo-rle's", ">=", 1.4,
+             compression),
+    ],
+}
+
+
+def judge_all(results):
+    """A list of dictionaries, one a goal, for the table and the JSON."""
+    judged = []
+    for issue, goals in GOALS.items():
+        for goal in goals:
+            value, verdict = goal.judge(results)
+            judged.append({"issue": issue, "goal": goal.text,
+                           "sign": goal.sign, "target": goal.target,
+                           "value": value, "verdict": verdict})
+    return judged

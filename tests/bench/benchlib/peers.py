@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""peers.py - the servers that are compared, and runs of nbdload on them
+
+A server is started for every run and stopped after it, so that none inherits
+the memory of an earlier one. All get the same nbdkit, socket type, pages,
+connections and depth.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+CLEAN_ENV = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+START_SECONDS = 30
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+class Failed(Exception):
+    """A measurement that could not be made, or a wrong page."""
+
+
+def nbdkit_peers(plugin, extra=()):
+    """name -> nbdkit's arguments, with {size} for the bytes of the device."""
+    return {
+        "thinswap": [plugin, "size={size}", *extra],
+        "null": ["null", "{size}"],
+        "sparse": ["memory", "{size}", "allocator=sparse"],
+        "zstd": ["memory", "{size}", "allocator=zstd"],
+    }
+
+
+def run_gently(command):
+    """Run a command that cleans up after itself, also when this program is
+    interrupted: ask it to end, and wait for it. (subprocess.run would kill
+    it.) Returns (status, output, errors)."""
+    with subprocess.Popen(command, env=CLEAN_ENV, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            process.terminate()
+            process.communicate()
+            raise
+    return process.returncode, output, errors
+
+
+class Server:
+    """nbdkit in the foreground, as a context manager."""
+
+    def __init__(self, arguments, size_bytes):
+        self.arguments = [part.format(size=size_bytes) for part in arguments]
+        self.folder = self.process = self.log = None
+
+    def __enter__(self):
+        self.folder = tempfile.mkdtemp(prefix="thinswap-bench-")
+        self.socket = os.path.join(self.folder, "socket")
+        ready = os.path.join(self.folder, "pid")
+        self.log = open(os.path.join(self.folder, "log"), "wb")
+        self.process = subprocess.Popen(
+            ["nbdkit", "--foreground", "--exit-with-parent", "--unix",
+             self.socket, "--pidfile", ready, *self.arguments],
+            env=CLEAN_ENV, stdin=subprocess.DEVNULL, stdout=self.log,
+            stderr=self.log)
+        deadline = time.monotonic() + START_SECONDS
+        # nbdkit writes its pid file when it accepts connections.
+        while not (os.path.exists(ready) and os.path.getsize(ready)):
+            if self.process.poll() is not None or \
+                    time.monotonic() > deadline:
+                said = self.said()
+                self.__exit__()
+                raise Failed(f"nbdkit {' '.join(self.arguments)}: {said}")
+            time.sleep(0.01)
+        return self
+
+    def said(self):
+        with open(self.log.name, encoding="utf-8", errors="replace") as log:
+            return log.read().strip().replace("\n", "; ")[-400:]
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def phase_name(phase):
+    """fill:bs=64K,rounds=2 is known as fill-64K."""
+    name, _, keys = phase.partition(":")
+    size = dict(key.split("=") for key in keys.split(",") if key).get("bs")
+    return f"{name}-{size or '64K'}"
+
+
+def nbdload(ctx, arguments, size_bytes, phases, connections=2, depth=16):
+    """Start a server, run the phases. Returns a list of results, in order."""
+    with Server(arguments, size_bytes) as server:
+        command = [ctx.nbdload, "--socket", server.socket, "--pages",
+                   ctx.pages, "--size", str(size_bytes), "--connections",
+                   str(connections), "--depth", str(depth), "--server-pid",
+                   str(server.process.pid), *phases]
+        done = subprocess.run(command, env=CLEAN_ENV, text=True, check=False,
+                              capture_output=True)
+        if done.returncode:
+            raise Failed(f"{' '.join(arguments)}: {done.stderr.strip()} "
+                         f"{server.said()}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def by_name(phases, results):
+    """Results by the phase's name. A phase run again gives the median, except
+    a fill: the first one finds no memory in the server yet, later ones are
+    `refill`."""
+    runs = {}
+    for phase, result in zip(phases, results):
+        name = phase_name(phase)
+        if name.startswith("fill") and name in runs:
+            name = "re" + name
+        runs.setdefault(name, []).append(result)
+    return {name: median_of(same) for name, same in runs.items()}
+
+
+def median_of(runs):
+    """The median of every number in dictionaries of the same shape."""
+    first = runs[0]
+    if isinstance(first, dict):
+        return {key: median_of([run[key] for run in runs if key in run])
+                for key in first}
+    if isinstance(first, bool) or not isinstance(first, (int, float)):
+        return first
+    return statistics.median(runs)

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""daemontest.py - run thinswapd in tests, and see that nothing is left
+
+A test script defines functions test_*(), each with a docstring, and ends with
+daemontest.main(globals()). It is called with the build directory. Every
+function gets a fresh temporary directory and prints one line; a function may
+raise Skip. The exit code is 77 when all of them were skipped.
+
+Instance is one thinswapd: its own configuration, runtime directory, notify
+socket and log. Leaving the `with` block stops it and removes what a broken
+one may have left: swap, loop device, mount, servers, all found by the
+runtime directory, so nothing of anybody else is touched.
+"""
+
+import inspect
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+BUILD = os.path.abspath(sys.argv[1])
+THINSWAPD = os.path.join(BUILD, "daemon", "thinswapd")
+THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
+
+DEFAULTS = {
+    "device": {"size": '"256M"', "attach": '"none"', "connections": "1"},
+    "ram": {"budget": '"32M"'},
+    "tuning": {"threads": "4"},
+}
+
+
+class Skip(Exception):
+    pass
+
+
+def check(ok, what, detail=""):
+    if not ok:
+        raise AssertionError(f"{what}: {detail}" if detail else what)
+
+
+def wait_for(condition, what, seconds=30):
+    """A deadline against hanging, not a claim about speed."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        check(time.monotonic() < end, f"waited in vain for {what}")
+        time.sleep(0.01)
+    return result
+
+
+def start_time(pid):
+    """Field 22 of stat: with the pid it names a process; None: gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def swaps():
+    """Device path -> (size, used) in KiB."""
+    with open("/proc/swaps") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    return {row[0]: (int(row[2]), int(row[3])) for row in rows}
+
+
+def loops_below(directory):
+    out = []
+    for name in os.listdir("/sys/block"):
+        try:
+            with open(f"/sys/block/{name}/loop/backing_file") as file:
+                if file.read().startswith(directory + "/"):
+                    out.append("/dev/" + name)
+        except OSError:
+            pass
+    return out
+
+
+def mounts_below(directory):
+    with open("/proc/self/mounts") as file:
+        points = [line.split()[1] for line in file]
+    return [point for point in points if point.startswith(directory + "/")]
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise Skip("needs root")
+
+
+def need_swap():
+    need_root()
+    for tool in ("nbdfuse", "mkswap", "swapon", "swapoff"):
+        if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin"):
+            raise Skip(f"{tool} is not installed")
+    for path in ("/dev/fuse", "/dev/loop-control", "/proc/swaps"):
+        if not os.path.exists(path):
+            raise Skip(f"{path} does not exist")
+
+
+def without_capability(name):
+    """A command prefix that runs the rest without one capability."""
+    return ["setpriv", "--bounding-set", f"-{name}", "--inh-caps", f"-{name}"]
+
+
+class Instance:
+    def __init__(self, tmp, keys=None, name="run", prefix=(), umask=0o022,
+                 env=None):
+        self.dir = os.path.join(tmp, name)
+        self.prefix = list(prefix)
+        self.umask = umask
+        self.env = dict(os.environ, **(env or {}))
+        self.config = os.path.join(tmp, name + ".toml")
+        self.log_path = os.path.join(tmp, name + ".log")
+        self.notify_path = os.path.join(tmp, name + ".notify")
+        self.process = None
+        self.servers = {}
+        self.write_config(keys or {})
+
+    def write_config(self, keys):
+        sections = {name: dict(rows) for name, rows in DEFAULTS.items()}
+        for key, value in keys.items():
+            section, _, key = key.partition(".")
+            sections.setdefault(section, {})[key] = value
+        with open(self.config, "w") as file:
+            for section, rows in sections.items():
+                file.write(f"[{section}]\n")
+                file.writelines(f"{k} = {v}\n" for k, v in rows.items())
+        os.chmod(self.config, 0o644)
+
+    def launch(self):
+        if os.path.exists(self.notify_path):
+            os.unlink(self.notify_path)
+        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        notify.bind(self.notify_path)
+        os.chmod(self.notify_path, 0o777)
+        self.told = []
+        with open(self.log_path, "a") as log:
+            self.process = subprocess.Popen(
+                self.prefix + [THINSWAPD, "--config", self.config,
+                               "--runtime-dir", self.dir],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=dict(self.env, NOTIFY_SOCKET=self.notify_path),
+                umask=self.umask)
+        # The queue is short and the daemon waits when it is full: as systemd
+        # does, always read.
+        threading.Thread(target=self._hear, args=(notify, self.process),
+                         daemon=True).start()
+        return self
+
+    def _hear(self, notify, process):
+        notify.settimeout(0.2)
+        while True:
+            try:
+                self.told += notify.recv(4096).decode().splitlines()
+            except socket.timeout:
+                if process.poll() is not None:
+                    break
+        notify.close()
+
+    def heard(self, wanted, since=0):
+        return any(line.startswith(wanted) for line in self.told[since:])
+
+    def listen(self, wanted, since=0):
+        """Wait until systemd would have heard it; False at the end."""
+        wait_for(lambda: self.heard(wanted, since) or
+                 self.process.poll() is not None, wanted, 100)
+        return self.heard(wanted, since)
+
+    def start(self):
+        self.launch()
+        check(self.listen("READY=1"), "thinswapd starts", self.log())
+        return self
+
+    def remember_servers(self):
+        """Servers outlive a killed daemon: keep what names them."""
+        try:
+            with open(os.path.join(self.dir, "nbdkit.pid")) as file:
+                pid, started = map(int, file.read().split())
+            self.servers[pid] = started
+        except (OSError, ValueError):
+            pass
+        return list(self.servers)
+
+    def server_pid(self):
+        return self.status()["server_pid"]
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def kill(self):
+        self.remember_servers()
+        self.process.kill()
+        self.process.wait()
+
+    def log(self):
+        with open(self.log_path) as file:
+            return file.read()
+
+    def cli(self, *args, prefix=()):
+        return subprocess.run(
+            [*prefix, THINSWAP, "--runtime-dir", self.dir, *args],
+            capture_output=True, text=True, timeout=120)
+
+    def status(self):
+        done = self.cli("status", "--json")
+        check(done.returncode == 0, "status", done.stdout + done.stderr)
+        return json.loads(done.stdout)
+
+    def socket_path(self, name="socket"):
+        return os.path.join(self.dir, name)
+
+    def left(self):
+        """What is still there and should not be, as a list of texts."""
+        out = [f"loop {dev}" for dev in loops_below(self.dir)]
+        out += [f"mount {point}" for point in mounts_below(self.dir)]
+        out += [f"server {pid}" for pid, started in self.servers.items()
+                if start_time(pid) == started]
+        for name in ("socket", "control", "device", "nbdkit.pid", "fuse"):
+            if os.path.lexists(os.path.join(self.dir, name)):
+                out.append(f"file {name}")
+        return out
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remember_servers()
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for device in loops_below(self.dir):
+            if device in swaps():
+                subprocess.run(["swapoff", device])
+            subprocess.run(["losetup", "-d", device])
+        for point in mounts_below(self.dir):
+            subprocess.run(["umount", "-l", point])
+        for pid, started in self.servers.items():
+            if start_time(pid) == started:
+                os.kill(pid, signal.SIGKILL)
+
+
+def socket_mode(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def fake(tmp, name, body):
+    """An executable shell script."""
+    path = os.path.join(tmp, name)
+    with open(path, "w") as file:
+        file.write("#!/bin/sh\n" + body + "\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+def quoted(text):
+    return f'"{text}"'
+
+
+def main(names):
+    wanted = sys.argv[2:]
+    results = {"ok": 0, "failed": 0, "skipped": 0}
+    for name, function in list(names.items()):
+        if not name.startswith("test_") or not inspect.isfunction(function):
+            continue
+        if wanted and name not in wanted:
+            continue
+        title = re.sub(r"\s+", " ", function.__doc__).strip()
+        tmp = tempfile.mkdtemp(prefix="thinswapd-test-")
+        os.chmod(tmp, 0o755)
+        try:
+            function(tmp)
+            result, detail = "ok", ""
+        except Skip as skip:
+            result, detail = "skipped", f": {skip}"
+        except (AssertionError, subprocess.SubprocessError, OSError) as error:
+            result, detail = "failed", f": {type(error).__name__}: {error}"
+        results[result] += 1
+        print(f"{result}: {title}{detail}", flush=True)
+        if result == "failed":
+            for log in sorted(os.listdir(tmp)):
+                if log.endswith(".log"):
+                    with open(os.path.join(tmp, log)) as file:
+                        print(f"--- {log}\n" + file.read()[-8000:])
+        if not mounts_below(tmp):
+            shutil.rmtree(tmp, ignore_errors=True)
+    print(" ".join(f"{n} {what}" for what, n in results.items()))
+    if results["failed"]:
+        sys.exit(1)
+    sys.exit(77 if not results["ok"] else 0)
