@@ -41,6 +41,7 @@ PRODUCT = {
     "daemon/thinswap": "usr/bin/thinswap",
     # To nbdkit's own folder of plugins, by add_product().
     "plugin/nbdkit-thinswap-plugin.so": None,
+    "lib/thinswap-train": None,
 }
 
 
@@ -233,6 +234,8 @@ def small_guest(work, build, scenario, settings, pages=None):
         stage.add(f"{nbdkit_dir()}/{name}")
     add_product(stage, build)
     shutil.copy(os.path.join(HERE, "guest", "lib.sh"), stage.path)
+    shutil.copy(os.path.join(HERE, "../../systemd/60-thinswap.conf"),
+                os.path.join(stage.path, "etc/sysctl.conf"))
     shutil.copy(scenario.path, os.path.join(stage.path, "scenario"))
     stage.write("settings", settings_text(settings))
     initramfs = os.path.join(work, "initramfs.cpio")

@@ -71,7 +71,7 @@ class Machine:
             self.listeners[name] = listener
         cmdline = ("console=ttyS0 rootfstype=ramfs rdinit=/init "
                    "sysrq_always_enabled random.trust_cpu=on "
-                   "loglevel=7 panic=-1 rcupdate.rcu_cpu_stall_timeout=60 "
+                   "loglevel=5 panic=-1 rcupdate.rcu_cpu_stall_timeout=60 "
                    "watchdog_thresh=30 " + append)
         argv = [shutil.which("qemu-system-x86_64"),
                 "-accel", "tcg,thread=multi", "-cpu", "max",

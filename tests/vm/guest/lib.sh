@@ -16,6 +16,11 @@ for file in /settings /usr/lib/vm/settings; do
 done
 
 PORT=/dev/ttyS1
+# Of the product, so not for a peer.
+case ${SERVER-} in
+peer*) ;;
+*) [ ! -e /etc/sysctl.conf ] || sysctl -q -p /etc/sysctl.conf ;;
+esac
 for sysctl in ${SYSCTL-}; do
 	echo "${sysctl#*=}" >"/proc/sys/${sysctl%%=*}"
 done
