@@ -32,7 +32,8 @@ void ts_pack_cancel(struct ts_pack *pack, struct ts_core *core)
 {
 	struct ts_segments *segments = &core->media.spill->segments;
 
-	assert(!pack->n);
+	for (unsigned i = 0; i < pack->n; i++)
+		assert(ts_word_kind(pack->record[i].from) == TS_SPILL);
 	/* Nothing lives in it, so this frees it. */
 	ts_segment_seal(segments, pack->segment, 0, 0);
 	end_pack(pack, segments);
@@ -113,8 +114,8 @@ static bool still_there(const struct ts_pack *pack, ts_word word,
 	       ts_word_mark(word) == pack->mark;
 }
 
-/* Publish records [from, to) of one cluster. Returns how many; the bytes of
- * the others are added to @dead_bytes.
+/* Publish records [from, to) of one cluster; the bytes of those that are not
+ * wanted any more are added to @dead_bytes. Returns how many left memory.
  */
 static unsigned publish_some(struct ts_pack *pack, struct ts_core *core,
 			     uint32_t from, uint32_t to, uint32_t *dead_bytes)
@@ -122,7 +123,7 @@ static unsigned publish_some(struct ts_pack *pack, struct ts_core *core,
 	struct ts_change change = { 0 };
 	ts_word old[TS_POOL_BULK];
 	struct ts_cluster cluster;
-	unsigned n = 0;
+	unsigned n = 0, n_left = 0;
 
 	ts_cluster_open(&core->clusters, pack->slot[from] / TS_CLUSTER_SLOTS,
 			&cluster);
@@ -140,12 +141,13 @@ static unsigned publish_some(struct ts_pack *pack, struct ts_core *core,
 		old[n] = ts_cluster_publish(&cluster, i, word);
 		ts_change_word(&change, old[n], -1);
 		ts_change_word(&change, word, 1);
+		n_left += ts_word_kind(old[n]) != TS_SPILL;
 		n++;
 	}
 	ts_cluster_close(&cluster);
 	ts_change_apply(&core->media, &change);
 	ts_media_drop(&core->media, n, old);
-	return n;
+	return n_left;
 }
 
 unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core)

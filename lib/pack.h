@@ -57,14 +57,16 @@ size_t ts_pack_room(const struct ts_pack *pack);
 void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
 		 uint8_t codec, const void *data, unsigned len, ts_word from);
 
-/* Give up a pack to which nothing was added: its segment is free again. */
+/* Give up a pack to which nothing was added from memory: its segment is free
+ * again, and what was to be moved to it stays where it is.
+ */
 void ts_pack_cancel(struct ts_pack *pack, struct ts_core *core);
 
 /* Seal the table and make the transfer that writes the segment. */
 void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill);
 
 /* The segment is written: publish its records and drop what they replace.
- * Returns how many pages are now there.
+ * Returns how many pages have left memory for it.
  */
 unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core);
 

@@ -19,10 +19,15 @@
 /* Eight segments and the header's; 2^25 segments of 1 MiB. */
 #define SPILL_MIN_BYTES (9ull << 20)
 #define SPILL_MAX_BYTES (1ull << 45)
-/* A burst of 4 MiB of compressed pages, some 16 MiB of swap-out, while the
+#define WATER_MIN 5
+#define HIGH_WATER_MAX 99
+#define LOW_WATER_MAX 98
+#define HIGH_WATER_DEFAULT 95
+#define LOW_WATER_DEFAULT 90
+/* A burst of 2 MiB of compressed pages, some 8 MiB of swap-out, while the
  * keeper touches more.
  */
-#define RESERVE_BYTES (4ull << 20)
+#define RESERVE_BYTES (2ull << 20)
 
 void ts_params_init(struct ts_params *params)
 {
@@ -31,6 +36,8 @@ void ts_params_init(struct ts_params *params)
 		.dictionary = true,
 		.encrypt = true,
 		.use_uring = true,
+		.high_water = HIGH_WATER_DEFAULT,
+		.low_water = LOW_WATER_DEFAULT,
 	};
 }
 
@@ -107,17 +114,23 @@ static int set_int(const struct given *g, int *ret_value, int min, int max)
 	return 0;
 }
 
-static int set_bool(const struct given *g, bool *ret_value)
+static int set_choice(const struct given *g, const char *no, const char *yes,
+		      bool *ret_value)
 {
-	bool yes = !strcmp(g->value, "true");
+	bool is_yes = !strcmp(g->value, yes);
 
-	if (!yes && strcmp(g->value, "false")) {
-		snprintf(g->err, g->err_bytes, "%s=%s: must be true or false",
-			 g->key, g->value);
+	if (!is_yes && strcmp(g->value, no)) {
+		snprintf(g->err, g->err_bytes, "%s=%s: must be %s or %s",
+			 g->key, g->value, no, yes);
 		return -EINVAL;
 	}
-	*ret_value = yes;
+	*ret_value = is_yes;
 	return 0;
+}
+
+static int set_bool(const struct given *g, bool *ret_value)
+{
+	return set_choice(g, "false", "true", ret_value);
 }
 
 static int set_path(const struct given *g, char **ret_path)
@@ -167,8 +180,17 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "write-budget"))
 		return set_size(&g, &params->write_budget_bytes, 0,
 				UINT64_MAX / 2);
+	if (!strcmp(key, "write-budget-spent"))
+		return set_choice(&g, "fail", "wait",
+				  &params->write_budget_waits);
+	if (!strcmp(key, "high-water"))
+		return set_int(&g, &params->high_water, WATER_MIN,
+			       HIGH_WATER_MAX);
+	if (!strcmp(key, "low-water"))
+		return set_int(&g, &params->low_water, WATER_MIN,
+			       LOW_WATER_MAX);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, level, dictionary, spill, spill-size, encrypt, spill-force, write-budget and io-uring",
+		 "%s: no such parameter; there are size, ram, level, dictionary, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent and io-uring",
 		 key);
 	return -ENOENT;
 }
@@ -192,6 +214,12 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 	if (!params->spill_path && params->spill_bytes) {
 		snprintf(err, err_bytes,
 			 "spill-size: there is no spill file; give spill=PATH as well");
+		return -EINVAL;
+	}
+	if (params->low_water >= params->high_water) {
+		snprintf(err, err_bytes,
+			 "low-water=%d: must be below high-water (%d)",
+			 params->low_water, params->high_water);
 		return -EINVAL;
 	}
 	if (!params->ram_bytes) {

@@ -40,6 +40,9 @@ int ts_shm_new(struct ts_shm *shm, size_t bytes)
 	return 0;
 }
 
+/* SHM_LOCK keeps the pages in memory whatever becomes of their mappings;
+ * MADV_REMOVE is EINVAL on a mapping with VM_LOCKED.
+ */
 void ts_shm_unpin(struct ts_shm *shm)
 {
 	if (shm->locked)

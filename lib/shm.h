@@ -27,8 +27,9 @@ struct ts_shm {
  */
 int ts_shm_new(struct ts_shm *shm, size_t bytes);
 
-/* After mlockall(): take the mapping out of it. SHM_LOCK keeps the segment in
- * memory, and what is locked by mapping could not be punched.
+/* Undo for the segment what mlockall() has done to the process, where the
+ * segment's own lock holds: a mapping that is locked as well refuses to give
+ * memory back. Call after any mlockall().
  */
 void ts_shm_unpin(struct ts_shm *shm);
 

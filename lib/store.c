@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 /* When the budget is used up, a writer empties this many sparse blocks and
- * tries again, at most this often.
+ * tries again, at most this often. As long as the spiller makes room, it goes
+ * on trying: there is room in the other tier.
  */
 #define ROOM_BLOCKS 16u
 #define ROOM_TRIES 64u
@@ -87,7 +88,7 @@ static int init_spill(struct ts_store *store, const struct ts_params *params,
 	error = ts_spill_new(&spill, &store->core.media.spill, err, err_bytes);
 	if (!error)
 		error = ts_spiller_init(&store->spiller, &store->core,
-					params->write_budget_bytes);
+					params);
 	return error;
 }
 
@@ -101,6 +102,10 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 	if (!store)
 		return -ENOMEM;
 	memset(store, 0, sizeof(*store));
+	store->core.events = (struct ts_events){
+		.fn = params->event,
+		.opaque = params->event_opaque,
+	};
 	ts_keeper_init(&store->keeper, &store->core);
 	error = init_core(&store->core, params);
 	if (error)
@@ -133,6 +138,8 @@ static void touch_again(struct ts_store *store)
 	ts_shm_touch(core->shm.base, ts_clusters_root_bytes(core->n_slots));
 	ts_shm_touch(core->clusters.stripes,
 		     TS_STRIPES * sizeof(*core->clusters.stripes));
+	ts_shm_touch(core->clusters.leaf_live,
+		     core->clusters.n_leaves * sizeof(uint32_t));
 	ts_codec_touch(&core->media.codec);
 }
 
@@ -146,7 +153,8 @@ int ts_store_start(struct ts_store *store)
 		ts_train_step(store->core.media.train);
 	err = ts_keeper_start(&store->keeper);
 	if (!err && store->core.media.spill)
-		err = ts_spill_start(store->core.media.spill);
+		err = ts_spill_start(store->core.media.spill,
+				     &store->core.events);
 	if (!err && store->core.media.spill)
 		err = ts_spiller_start(&store->spiller);
 	return err;
@@ -248,10 +256,9 @@ static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
 /* After -ENOSPC: make room, by giving up leaves, compaction or spilling. */
 static bool make_room(struct ts_store *store, unsigned *tries)
 {
-	if ((*tries)++ >= ROOM_TRIES)
-		return false;
-	if (ts_clusters_reclaim(&store->core.clusters) ||
-	    ts_compact(&store->core, TS_SLACK_NONE, ROOM_BLOCKS))
+	if ((*tries)++ < ROOM_TRIES &&
+	    (ts_clusters_reclaim(&store->core.clusters) ||
+	     ts_compact(&store->core, TS_SLACK_NONE, ROOM_BLOCKS)))
 		return true;
 	return store->core.media.spill &&
 	       ts_spiller_make_room(&store->spiller);

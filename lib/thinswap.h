@@ -13,6 +13,8 @@
  *            -EIO      a stored object is damaged (reads and sub-slot writes)
  * Threads  every function after ts_store_start() may be called from any
  *          thread. None allocates, faults memory in or logs.
+ * Events   what a log should know (a spill device fails, io_uring is refused)
+ *          goes to an optional callback, a sentence at a time.
  */
 #ifndef TS_THINSWAP_H
 #define TS_THINSWAP_H
@@ -26,6 +28,18 @@
 #define TS_MAX_SIZE_BYTES (1ull << 53) /* 8 PiB */
 
 struct ts_store;
+
+enum ts_event_level {
+	TS_EVENT_INFO,
+	TS_EVENT_WARNING, /* someone should look at it */
+};
+
+/* Called seldom, from ts_store_start() or a thread of the store, with no lock
+ * held that a request waits for. @text is one line without a newline and gone after the call. Nothing
+ * of the store may be called from it.
+ */
+typedef void ts_event_fn(void *opaque, enum ts_event_level level,
+			 const char *text);
 
 /* What a store is made of. ts_params_init() gives the defaults. */
 struct ts_params {
@@ -42,6 +56,11 @@ struct ts_params {
 	bool spill_force;       /* use a file or device that holds something */
 	bool use_uring;         /* where the kernel permits it */
 	uint64_t write_budget_bytes; /* a day; 0: none */
+	bool write_budget_waits; /* spent: writes wait, else they fail */
+	int high_water, low_water; /* percent of the budget: spill begins, ends */
+
+	ts_event_fn *event; /* or NULL */
+	void *event_opaque;
 };
 
 /* @dir is the folder that the front end's file is in: the trainer is looked
@@ -126,6 +145,7 @@ struct ts_counters {
 
 	/* Of the spill tier, if there is one. */
 	bool spill, spill_uring, spill_direct, spill_degraded, spill_firm;
+	bool spill_budget_spent;
 	const char *spill_cipher;
 	const char *why_not_uring; /* empty when it is used */
 	uint64_t spill_size_bytes, spill_free_bytes;

@@ -10,11 +10,15 @@
 
 #include <string.h>
 
-void ts_tier_init(struct ts_tier *tier, uint32_t budget_blocks)
+#define HIGH_MORE 8u
+#define LOW_MORE 16u
+
+void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
+		  unsigned low_percent)
 {
 	*tier = (struct ts_tier){
-		.low_blocks = budget_blocks / 16 + 8,
-		.high_blocks = budget_blocks / 8 + 16,
+		.high_percent = high_percent,
+		.low_percent = low_percent,
 	};
 }
 
@@ -27,7 +31,18 @@ static uint32_t free_blocks(struct ts_core *core)
 	return budget > taken ? budget - taken : 0;
 }
 
-static bool anything_stored(struct ts_core *core)
+/* The headroom at a percentage of the budget that is used, and some blocks
+ * more, which only a tiny budget feels.
+ */
+static uint32_t headroom_at(struct ts_core *core, unsigned percent,
+			    uint32_t more)
+{
+	uint64_t budget = ts_load_relaxed(&core->media.blocks.budget);
+
+	return (uint32_t)(budget * (100 - percent) / 100) + more;
+}
+
+bool ts_tier_has_victims(struct ts_core *core)
 {
 	const struct ts_stats *stats = &core->media.stats;
 
@@ -39,7 +54,8 @@ static bool anything_stored(struct ts_core *core)
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core)
 {
 	return ts_load_relaxed(&tier->closed) ||
-	       free_blocks(core) < tier->low_blocks;
+	       free_blocks(core) < headroom_at(core, tier->high_percent,
+					       HIGH_MORE);
 }
 
 bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
@@ -47,16 +63,17 @@ bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 	uint32_t headroom = free_blocks(core);
 
 	if (ts_load_relaxed(&tier->closed))
-		return anything_stored(core);
+		return ts_tier_has_victims(core);
 	for (unsigned k = 0; k < TS_POOL_CLASSES; k++)
 		headroom += ts_pool_surplus(&core->media.pool, k);
-	return headroom < tier->high_blocks;
+	return headroom < headroom_at(core, tier->low_percent, LOW_MORE);
 }
 
 bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core)
 {
 	return !ts_load_relaxed(&tier->closed) &&
-	       free_blocks(core) > tier->high_blocks;
+	       free_blocks(core) >
+		       headroom_at(core, tier->low_percent, LOW_MORE);
 }
 
 /* What one look at a cluster needs. */
@@ -83,6 +100,9 @@ static bool look_at(struct look *look, unsigned i)
 	struct ts_victim *victim = &look->victim[look->n];
 	unsigned len;
 
+	/* Read again only after the clock has come by: not worth memory. */
+	if (kind == TS_SPILL && ts_word_hot(word) && !look->raw_only)
+		ts_cluster_flag(&look->cluster, i, ts_word_set_cold(word));
 	if (kind != TS_RAW && (kind != TS_RAM || look->raw_only))
 		return true;
 	if (ts_word_mark(word))
@@ -120,13 +140,13 @@ static bool look_at_cluster(struct look *look)
 	return more;
 }
 
-/* Move a hand until something is found, twice round at most. */
-static unsigned turn(struct look *look, uint64_t *hand)
+/* Move a hand until something is found, some times round at most. */
+static unsigned turn(struct look *look, uint64_t *hand, unsigned max_rounds)
 {
 	uint64_t end = look->core->clusters.n_clusters;
 	unsigned rounds = 0;
 
-	while (!look->n && rounds < 2) {
+	while (!look->n && rounds < max_rounds) {
 		look->nr = ts_cluster_next(&look->core->clusters, *hand, end);
 		if (look->nr >= end) {
 			*hand = 0;
@@ -153,12 +173,21 @@ unsigned ts_tier_victims(struct ts_tier *tier, struct ts_core *core,
 		.copy = copy,
 		.victim = ret_victim,
 	};
+	int64_t n_raw;
 
-	if (ts_stats_sum(&core->media.stats, TS_STAT_raw_slots) > 0) {
+	/* Raw pages that a turn has passed are in use, or on their way. They
+	 * are left to the other hand until there are more: twice round would
+	 * take them however much they are used.
+	 */
+	n_raw = ts_stats_sum(&core->media.stats, TS_STAT_raw_slots);
+	if (n_raw < tier->raw_passed)
+		tier->raw_passed = n_raw;
+	if (n_raw > tier->raw_passed) {
 		look.raw_only = true;
-		if (turn(&look, &tier->raw_hand))
+		if (turn(&look, &tier->raw_hand, 1))
 			return look.n;
 		look.raw_only = false;
+		tier->raw_passed = n_raw;
 	}
-	return turn(&look, &tier->hand);
+	return turn(&look, &tier->hand, 2);
 }

@@ -31,6 +31,18 @@
 static struct ts_params params;
 static struct ts_store *store;
 
+/* nbdkit makes a thread for each request that may run beside others. Whoever
+ * connects warms all of them; from then on none faults on its stack.
+ */
+static void enter(void)
+{
+	static _Thread_local bool entered;
+
+	if (!entered)
+		ts_harden_touch_stack();
+	entered = true;
+}
+
 static int result(int err)
 {
 	if (!err)
@@ -39,9 +51,20 @@ static int result(int err)
 	return -1;
 }
 
+/* nbdkit gives warnings no level of their own. */
+static void log_event(void *opaque, enum ts_event_level level,
+		      const char *text)
+{
+	if (level == TS_EVENT_WARNING)
+		nbdkit_error("warning: %s", text);
+	else
+		nbdkit_debug("%s", text);
+}
+
 static void plugin_load(void)
 {
 	ts_params_init(&params);
+	params.event = log_event;
 }
 
 static void plugin_unload(void)
@@ -186,12 +209,14 @@ static int plugin_can_cache(void *handle)
 static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
+	enter();
 	return result(ts_store_read(store, buf, count, offset));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	enter();
 	return result(ts_store_write(store, buf, count, offset));
 }
 
@@ -251,7 +276,12 @@ static struct nbdkit_plugin plugin = {
 		"spill=<PATH>  file or block device for what does not fit in ram\n"
 		"spill-size=<SIZE>    size of the spill file\n"
 		"encrypt=<BOOL>       seal what is spilled (default: true)\n"
-		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)",
+		"spill-force=<BOOL>   use a file or device that holds something else\n"
+		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)\n"
+		"write-budget-spent=fail|wait  what writes do then (default: fail)\n"
+		"high-water=<N>, low-water=<N>  percent of ram in use at which\n"
+		"              spilling begins and ends (default: 95 and 90)\n"
+		"io-uring=<BOOL>      use io_uring where permitted (default: true)",
 	.load = plugin_load,
 	.unload = plugin_unload,
 	.dump_plugin = plugin_dump,

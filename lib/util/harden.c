@@ -35,6 +35,8 @@
  */
 #define TS_HARDEN_TABLE_BYTES (8ul << 20)
 
+#define TS_HARDEN_STACK_BYTES (64u << 10)
+
 /* include/linux/sched.h; part of the ABI of /proc/PID/stat */
 #define TS_PF_MEMALLOC_NOIO 0x00080000ul
 
@@ -114,6 +116,15 @@ int ts_harden_populate_code(uint64_t *ret_bytes)
 	if (ret == 0 && ret_bytes)
 		*ret_bytes = bytes;
 	return ret;
+}
+
+/* Not inlined, so that the array is below the caller's frame. */
+__attribute__((noinline)) void ts_harden_touch_stack(void)
+{
+	volatile char stack[TS_HARDEN_STACK_BYTES];
+
+	for (size_t i = 0; i < sizeof(stack); i += 4096)
+		stack[i] = 0;
 }
 
 int ts_harden_io_flusher(bool on)

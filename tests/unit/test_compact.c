@@ -13,15 +13,18 @@ static struct ts_core *core;
 static void (*after_isolate)(uint32_t block);
 
 unsigned __real_ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
-				uint32_t *ret_block, ts_obj *ret_obj);
+				enum ts_slack slack, uint32_t *ret_block,
+				ts_obj *ret_obj);
 unsigned __wrap_ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
-				uint32_t *ret_block, ts_obj *ret_obj);
+				enum ts_slack slack, uint32_t *ret_block,
+				ts_obj *ret_obj);
 
 unsigned __wrap_ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
-				uint32_t *ret_block, ts_obj *ret_obj)
+				enum ts_slack slack, uint32_t *ret_block,
+				ts_obj *ret_obj)
 {
-	unsigned n =
-		__real_ts_pool_isolate(pool, size_class, ret_block, ret_obj);
+	unsigned n = __real_ts_pool_isolate(pool, size_class, slack, ret_block,
+					    ret_obj);
 
 	if (n && after_isolate)
 		after_isolate(*ret_block);
