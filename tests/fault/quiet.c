@@ -93,7 +93,7 @@ static void await_reserve(void)
 {
 	struct ts_blocks *blocks = &store->core.media.blocks;
 
-	while (ts_blocks_free_touched(blocks) <= blocks->reserve / 2)
+	while (ts_blocks_free_touched(blocks) <= blocks->reserve * 3 / 4)
 		ts_sleep_ns(1000000);
 }
 
