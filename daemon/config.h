@@ -36,7 +36,7 @@ enum ts_config_attach {
 };
 
 enum ts_config_realtime {
-	TS_REALTIME_AUTO, /* SCHED_RR for threads that do not compress */
+	TS_REALTIME_AUTO, /* SCHED_RR where it can be had */
 	TS_REALTIME_ALWAYS,
 	TS_REALTIME_NEVER,
 };
