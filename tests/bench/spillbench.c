@@ -303,10 +303,10 @@ static void report_working_set(void)
 
 	fill();
 	before = counters();
-	for (uint64_t i = 0; i < 12 * set; i++) {
+	for (uint64_t i = 0; i < 18 * set; i++) {
 		uint64_t slot = n_slots / 3 + rng_below(&rng, set);
 
-		if (i == 6 * set) {
+		if (i == 12 * set) {
 			before = counters();
 			reads = 0;
 		}

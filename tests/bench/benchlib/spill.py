@@ -23,7 +23,7 @@ PARTS = {
     "drain": ("drain", 512, 600, False),
     "read": ("read", 512, 32, False),
     "overwrite": ("overwrite", 256, 32, False),
-    "working-set": ("working-set", 512, 32, True),
+    "working-set": ("working-set", 512, 64, True),
 }
 FIO = {
     # The spiller has three segments in flight.
@@ -42,7 +42,7 @@ def spillbench(ctx, path, name):
         os.remove(path)
     command = [os.path.join(os.path.dirname(ctx.nbdload), "spillbench"),
                "--file", path, "--spill", f"{spill_mib // scale}M",
-               "--ram", f"{max(ram_mib // scale, 8)}M",
+               "--ram", f"{max(ram_mib // scale, 16)}M",
                *(["--pages", ctx.pages] if real else []), part]
     done = subprocess.run(command, env=CLEAN_ENV, text=True, check=False,
                           capture_output=True)
