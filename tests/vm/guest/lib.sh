@@ -79,6 +79,27 @@ available_mib() {
 	echo $(($(value MemAvailable /proc/meminfo) / 1024))
 }
 
+# show_tasks PID...: where the threads of a process are, on the console
+show_tasks() {
+	for pid; do
+		for task in /proc/"$pid"/task/*; do
+			echo "guest: $(cat "$task/comm") ${task##*/}" \
+				"$(cut -d' ' -f3,41 "$task/stat")" \
+				"$(tr '\n' ' ' <"$task/syscall")" \
+				"$(cut -d' ' -f2 "$task/stack" | tr '\n' ' ')"
+		done
+	done
+}
+
+debug_queue() {
+	mount -t debugfs none /sys/kernel/debug || true
+	for f in /sys/kernel/debug/block/nbd0/hctx*/*; do
+		[ -f $f ] && sed "s|^|guest: ${f#/sys/kernel/debug/block/nbd0/}: |" $f
+	done
+	for p in /proc/[0-9]*; do grep -q "recv_work\|nbd" $p/stack 2>/dev/null && echo "guest: $(cat $p/comm) $(cut -d' ' -f2 $p/stack | tr '\n' ' ')"; done
+	true
+}
+
 start_heartbeat() {
 	heartbeat $PORT &
 	HEARTBEAT_PID=$!
@@ -209,6 +230,7 @@ start_thinswapd() {
 		[device]
 		path = "nbd$INDEX"
 		size = "$1"
+		${CONNECTIONS:+connections = $CONNECTIONS}
 		[ram]
 		budget = "$RAM"
 		[tuning]
@@ -220,6 +242,9 @@ start_thinswapd() {
 	until grep -q "^$DEVICE" /proc/swaps; do
 		tries=$((tries + 1))
 		[ -d "/proc/$DAEMON_PID" ] || fail "thinswapd has ended"
+		# shellcheck disable=SC2046 # pids, one a word
+		[ $tries -ne 200 ] || show_tasks $(pidof nbdkit thinswapd mkswap swapon)
+		[ $tries -ne 200 ] || debug_queue
 		[ $tries -lt 600 ] || fail "no swap after 60 s"
 		sleep 0.1
 	done
