@@ -91,15 +91,6 @@ show_tasks() {
 	done
 }
 
-debug_queue() {
-	mount -t debugfs none /sys/kernel/debug || true
-	for f in /sys/kernel/debug/block/nbd0/hctx*/*; do
-		[ -f $f ] && sed "s|^|guest: ${f#/sys/kernel/debug/block/nbd0/}: |" $f
-	done
-	for p in /proc/[0-9]*; do grep -q "recv_work\|nbd" $p/stack 2>/dev/null && echo "guest: $(cat $p/comm) $(cut -d' ' -f2 $p/stack | tr '\n' ' ')"; done
-	true
-}
-
 start_heartbeat() {
 	heartbeat $PORT &
 	HEARTBEAT_PID=$!
@@ -244,7 +235,6 @@ start_thinswapd() {
 		[ -d "/proc/$DAEMON_PID" ] || fail "thinswapd has ended"
 		# shellcheck disable=SC2046 # pids, one a word
 		[ $tries -ne 200 ] || show_tasks $(pidof nbdkit thinswapd mkswap swapon)
-		[ $tries -ne 200 ] || debug_queue
 		[ $tries -lt 600 ] || fail "no swap after 60 s"
 		sleep 0.1
 	done
