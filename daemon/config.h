@@ -62,9 +62,10 @@ struct ts_config {
 	} codec;
 	struct {
 		char path[TS_CONFIG_PATH_BYTES]; /* "": no spill tier */
-		uint64_t size_bytes;
+		uint64_t size_bytes; /* 0: that of the file or device */
 		bool encrypt;
 		uint64_t write_budget_bytes; /* a day; 0: no limit */
+		int write_budget_waits;      /* when it is spent: 0 fail, 1 wait */
 		bool force;
 	} spill;
 	struct {

@@ -3,6 +3,7 @@
 #include "front.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,35 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	args->used += (size_t)len + 1;
 	args->argv[args->n++] = text;
 	args->argv[args->n] = NULL;
+}
+
+static const char *truth(bool value)
+{
+	return value ? "true" : "false";
+}
+
+static void add_spill(struct ts_args *args, const struct ts_config *config)
+{
+	ts_args_add(args, "high-water=%d", config->tuning.high_water_percent);
+	ts_args_add(args, "low-water=%d", config->tuning.low_water_percent);
+	ts_args_add(args, "spill=%s", config->spill.path);
+	if (config->spill.size_bytes)
+		ts_args_add(args, "spill-size=%" PRIu64,
+			    config->spill.size_bytes);
+	ts_args_add(args, "encrypt=%s", truth(config->spill.encrypt));
+	ts_args_add(args, "spill-force=%s", truth(config->spill.force));
+	ts_args_add(args, "write-budget=%" PRIu64,
+		    config->spill.write_budget_bytes);
+	ts_args_add(args, "write-budget-spent=%s",
+		    config->spill.write_budget_waits ? "wait" : "fail");
+}
+
+void ts_args_add_engine(struct ts_args *args, const struct ts_config *config)
+{
+	ts_args_add(args, "ram=%" PRIu64, config->ram.budget_bytes);
+	ts_args_add(args, "level=%d", config->codec.level);
+	if (config->spill.path[0])
+		add_spill(args, config);
 }
 
 const char *ts_front_beside(const char *name, char *buf, size_t room)

@@ -21,11 +21,11 @@
 /* Twice what the kernel sends: it merges page-outs up to 128 KiB. What a
  * thread's buffer has grown to, it keeps.
  */
-#define WARM_BYTES (256u << 10)
+#define WARM_BYTES     (256u << 10)
 #define WARM_IN_FLIGHT 64
-#define WARM_ROUNDS 20
-#define WARM_PAGE_OF 16
-#define WORDS_A_PAGE 512
+#define WARM_ROUNDS    20
+#define WARM_PAGE_OF   16
+#define WORDS_A_PAGE   512
 
 /* A block-status request covers 4 GiB at most: 16384 of them. */
 #define MAP_STEP_BYTES 0xfffff000u
@@ -59,8 +59,8 @@ static int negotiate(struct nbd_handle *nbd, const struct ts_child *server,
 
 	while (nbd_aio_is_connecting(nbd)) {
 		struct pollfd fds[2] = {
-			{ .fd = nbd_aio_get_fd(nbd) },
-			{ .fd = server->pidfd, .events = POLLIN },
+			{.fd = nbd_aio_get_fd(nbd)},
+			{.fd = server->pidfd, .events = POLLIN},
 		};
 		unsigned direction = nbd_aio_get_direction(nbd);
 		long long left_ms = end_ms - now_ms();
@@ -72,13 +72,15 @@ static int negotiate(struct nbd_handle *nbd, const struct ts_child *server,
 		if (left_ms <= 0)
 			return ts_fail(error, -ETIMEDOUT,
 				       "the server did not answer within "
-				       "%d s", timeout_ms / 1000);
+				       "%d s",
+				       timeout_ms / 1000);
 		if (poll(fds, 2, left_ms) < 0 && errno != EINTR)
 			return ts_fail(error, -errno, "poll: %m");
 		if (fds[1].revents)
 			return ts_fail(error, -EPIPE,
 				       "%s ended at start; its messages are "
-				       "above", server->name);
+				       "above",
+				       server->name);
 		if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) &&
 		    (direction & LIBNBD_AIO_DIRECTION_READ)) {
 			if (nbd_aio_notify_read(nbd) < 0)
@@ -105,8 +107,7 @@ int ts_nbd_open(const char *socket_path, const struct ts_child *server,
 	if (use == TS_NBD_FOR_KERNEL)
 		err = nbd_set_request_structured_replies(nbd, false);
 	else
-		err = nbd_add_meta_context(nbd,
-					   LIBNBD_CONTEXT_BASE_ALLOCATION);
+		err = nbd_add_meta_context(nbd, LIBNBD_CONTEXT_BASE_ALLOCATION);
 	if (err < 0 || nbd_aio_connect_unix(nbd, socket_path) < 0)
 		err = nbd_fail(error, "connect");
 	else
@@ -122,7 +123,7 @@ int ts_nbd_open(const char *socket_path, const struct ts_child *server,
 int ts_nbd_describe(struct nbd_handle *nbd, struct ts_nbd_export *ret,
 		    struct ts_error *error)
 {
-	struct ts_nbd_export export = { .flags = NBD_FLAG_HAS_FLAGS };
+	struct ts_nbd_export export = {.flags = NBD_FLAG_HAS_FLAGS};
 	int64_t size = nbd_get_size(nbd);
 
 	if (size < 0)
@@ -189,8 +190,8 @@ static int warm_round(struct nbd_handle *nbd, void *buffers, size_t bytes,
 		if (write)
 			cookie = nbd_aio_pwrite(nbd, buf, bytes, 0, done, 0);
 		else
-			cookie = nbd_aio_pread(nbd, buf + bytes, bytes, 0,
-					       done, 0);
+			cookie = nbd_aio_pread(nbd, buf + bytes, bytes, 0, done,
+					       0);
 		if (cookie < 0)
 			return nbd_fail(error, "warm-up request");
 	}
@@ -204,8 +205,7 @@ static int warm_round(struct nbd_handle *nbd, void *buffers, size_t bytes,
 }
 
 /* Leave nothing stored. */
-static int discard(struct nbd_handle *nbd, size_t bytes,
-		   struct ts_error *error)
+static int discard(struct nbd_handle *nbd, size_t bytes, struct ts_error *error)
 {
 	int err;
 
@@ -261,21 +261,18 @@ out:
 	return err;
 }
 
-/* Wait for one command; see ts_nbd_patience. */
-static int wait_for(struct nbd_handle *nbd, int64_t cookie,
-		    const struct ts_nbd_patience *patience,
-		    struct ts_error *error)
+int ts_nbd_wait(struct nbd_handle *nbd, int64_t cookie,
+		const struct ts_nbd_patience *patience, struct ts_error *error)
 {
 	long long end_ms = now_ms() + patience->timeout_ms;
 	int done;
 
-	if (cookie < 0)
-		return nbd_fail(error, "request");
 	while ((done = nbd_aio_command_completed(nbd, cookie)) == 0) {
-		if (now_ms() >= end_ms)
+		if (patience->timeout_ms >= 0 && now_ms() >= end_ms)
 			return ts_fail(error, -ETIMEDOUT,
 				       "the server did not answer a request "
-				       "within %d ms", patience->timeout_ms);
+				       "within %d ms",
+				       patience->timeout_ms);
 		if (patience->must_stop(patience->opaque))
 			return ts_fail(error, -ECANCELED, "told to stop");
 		if (nbd_poll(nbd, 100) < 0)
@@ -284,17 +281,18 @@ static int wait_for(struct nbd_handle *nbd, int64_t cookie,
 	return done < 0 ? nbd_fail(error, "request") : 0;
 }
 
-int ts_nbd_read_page(struct nbd_handle *nbd, uint64_t off_bytes,
-		     const struct ts_nbd_patience *patience,
-		     struct ts_error *error)
+int ts_nbd_read_start(struct nbd_handle *nbd, uint64_t off_bytes,
+		      int64_t *ret_cookie, struct ts_error *error)
 {
-	/* After a timeout the command may still be in flight. */
-	static _Thread_local char page[4096];
+	/* Nobody looks at it; it must only outlive every request. */
+	static char page[4096];
+	int64_t cookie = nbd_aio_pread(nbd, page, sizeof(page), off_bytes,
+				       NBD_NULL_COMPLETION, 0);
 
-	return wait_for(nbd,
-			nbd_aio_pread(nbd, page, sizeof(page), off_bytes,
-				      NBD_NULL_COMPLETION, 0),
-			patience, error);
+	if (cookie < 0)
+		return nbd_fail(error, "read");
+	*ret_cookie = cookie;
+	return 0;
 }
 
 struct extents {
@@ -319,7 +317,7 @@ int ts_nbd_allocated(struct nbd_handle *nbd,
 		     const struct ts_nbd_patience *patience,
 		     uint64_t *ret_bytes, struct ts_error *error)
 {
-	/* As the page above. */
+	/* May outlive this call in a request that was given up. */
 	static _Thread_local struct extents sum;
 	int64_t size = nbd_get_size(nbd);
 
@@ -332,18 +330,20 @@ int ts_nbd_allocated(struct nbd_handle *nbd,
 			       "allocated");
 	sum = (struct extents){0};
 	for (int64_t off = 0; off < size; off += sum.covered_bytes) {
-		nbd_extent_callback add = { .callback = add_extents,
-					    .user_data = &sum };
+		nbd_extent_callback add = {.callback = add_extents,
+					   .user_data = &sum};
 		uint64_t ask = size - off;
+		int64_t cookie;
 		int err;
 
 		if (ask > MAP_STEP_BYTES)
 			ask = MAP_STEP_BYTES;
 		sum.covered_bytes = 0;
-		err = wait_for(nbd,
-			       nbd_aio_block_status(nbd, ask, off, add,
-						    NBD_NULL_COMPLETION, 0),
-			       patience, error);
+		cookie = nbd_aio_block_status(nbd, ask, off, add,
+					      NBD_NULL_COMPLETION, 0);
+		if (cookie < 0)
+			return nbd_fail(error, "block status");
+		err = ts_nbd_wait(nbd, cookie, patience, error);
 		if (err < 0)
 			return err;
 		if (sum.covered_bytes == 0)

@@ -146,6 +146,26 @@ int ts_blocks_wait(struct ts_blocks *blocks)
 	return err;
 }
 
+void ts_blocks_adopted(struct ts_blocks *blocks)
+{
+	uint32_t end = blocks->n;
+
+	while (end && !blocks->meta[end - 1].used)
+		end--;
+	for (uint32_t b = 0; b < end; b++) {
+		if (blocks->meta[b].used) {
+			count_taken(blocks, 1);
+			continue;
+		}
+		ts_shm_punch(ts_block_addr(blocks, b), TS_BLOCK_BYTES);
+		push(blocks, &blocks->cold_head, b);
+	}
+	blocks->fresh = end;
+	if (end < blocks->n)
+		ts_shm_punch(ts_block_addr(blocks, end),
+			     (size_t)(blocks->n - end) << TS_BLOCK_SHIFT);
+}
+
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks)
 {
 	return blocks->n_touched <= refill_mark(blocks) && untouched(blocks);

@@ -91,6 +91,11 @@ void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 #define TS_BLOCKS_WAIT_NS 30000000000ull
 int ts_blocks_wait(struct ts_blocks *blocks);
 
+/* For recovery: blocks whose metadata says that something in them is used are
+ * taken; the others are given back to the system.
+ */
+void ts_blocks_adopted(struct ts_blocks *blocks);
+
 /* For the keeper, under the lock: a quarter of the reserve is gone, and there is
  * memory to fill it with.
  */

@@ -5,6 +5,7 @@
  * that silently is not there is found out on the worst day.
  */
 #include "spill/file.h"
+#include "util/lock.h"
 #include "util/size.h"
 
 #include <blkid/blkid.h>
@@ -22,6 +23,9 @@
 #include <unistd.h>
 
 #define HEADER_BYTES 4096
+#define LOCK_TRIES 100u
+#define LOCK_PAUSE_NS 20000000u
+#define SEGMENTS_MIN 9u /* one of them for the header */
 static const char magic[16] = "thinswap spill\n";
 
 struct text {
@@ -85,14 +89,21 @@ static int open_path(const struct text *t, int *ret_fd)
 	}
 }
 
+/* A process that was killed holds its lock until the kernel has let go of the
+ * transfers that were on their way: that may take a moment.
+ */
 static int lock_file(const struct text *t, int fd)
 {
-	if (!flock(fd, LOCK_EX | LOCK_NB))
-		return 0;
-	if (errno == EWOULDBLOCK)
-		return wrong(t, -EBUSY,
-			     "is in use by another process, perhaps another thinswap");
-	return wrong(t, -errno, "cannot be locked: %s", strerror(errno));
+	for (unsigned i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
+		if (errno != EWOULDBLOCK)
+			return wrong(t, -errno, "cannot be locked: %s",
+				     strerror(errno));
+		if (i == LOCK_TRIES)
+			return wrong(t, -EBUSY,
+				     "is in use by another process, perhaps another thinswap");
+		ts_sleep_ns(LOCK_PAUSE_NS);
+	}
+	return 0;
 }
 
 /* Whether the file has our header. -errno when it cannot be read. */
@@ -122,6 +133,17 @@ static int check_regular(const struct text *t, int fd, const struct stat *st,
 		return wrong(t, -errno, "its mode cannot be set to 0600: %s",
 			     strerror(errno));
 	return 0;
+}
+
+static int check_size(const struct text *t, uint64_t bytes)
+{
+	char need[TS_SIZE_TEXT_BYTES];
+
+	if (bytes >> TS_SEGMENT_SHIFT >= SEGMENTS_MIN)
+		return 0;
+	return wrong(t, -EINVAL, "too small, at least %s are needed",
+		     ts_size_format((uint64_t)SEGMENTS_MIN << TS_SEGMENT_SHIFT,
+				    need, sizeof(need)));
 }
 
 /* Reserve the room. A file system that cannot do that gives a sparse file. */
@@ -158,7 +180,9 @@ static int set_up_regular(const struct text *t, struct ts_spill_file *file,
 		return wrong(t, -EINVAL,
 			     "a new file needs a size; give spill-size as well");
 	*ret_bytes = size ? size : (uint64_t)st->st_size;
-	err = reserve(t, file, *ret_bytes);
+	err = check_size(t, *ret_bytes);
+	if (!err)
+		err = reserve(t, file, *ret_bytes);
 	/* What was reserved in part would only fill the file system. */
 	if (err && !st->st_size)
 		(void)!ftruncate(file->fd, 0);
@@ -220,7 +244,7 @@ static int set_up_block(const struct text *t, struct ts_spill_file *file,
 				     found);
 	}
 	*ret_bytes = size ? size : bytes;
-	return lock_file(t, fd);
+	return check_size(t, *ret_bytes) ?: lock_file(t, fd);
 }
 
 static int write_header(const struct text *t, int fd)
@@ -247,15 +271,17 @@ static void probe_direct(struct ts_spill_file *file)
 	int flags = fcntl(file->fd, F_GETFL);
 	void *buf = aligned_alloc(4096, 4096);
 
-	file->align = 1;
+	file->align = 0;
 	if (buf && !fcntl(file->fd, F_SETFL, flags | O_DIRECT)) {
 		if (read_works(file->fd, buf, 512))
 			file->align = 512;
 		else if (read_works(file->fd, buf, 4096))
 			file->align = 4096;
 	}
-	file->direct = file->align > 1;
+	file->direct = file->align;
 	if (!file->direct) {
+		/* Whole pages of the cache. */
+		file->align = 4096;
 		fcntl(file->fd, F_SETFL, flags);
 		/* No read-ahead into a cache that is to stay small. */
 		posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
@@ -266,8 +292,7 @@ static void probe_direct(struct ts_spill_file *file)
 static int set_up(const struct text *t, struct ts_spill_file *file,
 		  uint64_t size, bool force)
 {
-	char need[TS_SIZE_TEXT_BYTES];
-	uint64_t bytes = 0, segments;
+	uint64_t bytes = 0;
 	struct stat st;
 	int err;
 
@@ -286,12 +311,7 @@ static int set_up(const struct text *t, struct ts_spill_file *file,
 	}
 	if (err)
 		return err;
-	segments = bytes >> TS_SEGMENT_SHIFT;
-	if (segments < 9)
-		return wrong(t, -EINVAL, "too small, at least %s are needed",
-			     ts_size_format(9ull << TS_SEGMENT_SHIFT, need,
-					    sizeof(need)));
-	file->n_segments = (uint32_t)(segments - 1);
+	file->n_segments = (uint32_t)(bytes >> TS_SEGMENT_SHIFT) - 1;
 	err = write_header(t, file->fd);
 	if (!err)
 		probe_direct(file);
