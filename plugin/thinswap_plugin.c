@@ -44,6 +44,21 @@ static void enter(void)
 	entered = true;
 }
 
+/* Started in the real-time class (thinswapd does so), the process keeps only
+ * the threads that serve there, and these not while they compress.
+ */
+static bool realtime;
+
+static void enter_class(bool on)
+{
+	static _Thread_local bool is_in;
+
+	if (!realtime || is_in == on)
+		return;
+	if (!ts_harden_realtime(on))
+		is_in = on;
+}
+
 static int result(int err)
 {
 	if (!err)
@@ -164,6 +179,9 @@ static int plugin_after_fork(void)
 	if (getenv("THINSWAP_OUTLIVES_PARENT"))
 		prctl(PR_SET_PDEATHSIG, 0);
 	harden();
+	realtime = ts_harden_is_realtime();
+	if (realtime)
+		ts_harden_realtime(false);
 	err = ts_store_start(store);
 
 	if (!err)
@@ -216,14 +234,20 @@ static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
 	enter();
+	enter_class(true);
 	return result(ts_store_read(store, buf, count, offset));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	int err;
+
 	enter();
-	return result(ts_store_write(store, buf, count, offset));
+	enter_class(false);
+	err = ts_store_write(store, buf, count, offset);
+	enter_class(true);
+	return result(err);
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
@@ -235,7 +259,12 @@ static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
-	return result(ts_store_zero(store, count, offset));
+	int err;
+
+	enter_class(false);
+	err = ts_store_zero(store, count, offset);
+	enter_class(true);
+	return result(err);
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
@@ -277,6 +306,7 @@ static struct nbdkit_plugin plugin = {
 	.config_help =
 		"size=<SIZE>   (required) virtual size of the device\n"
 		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
+		"reserve=<SIZE>  memory kept touched ahead of demand (default: 2M)\n"
 		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
 		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
 		"spill=<PATH>  file or block device for what does not fit in ram\n"
