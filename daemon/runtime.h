@@ -9,6 +9,7 @@
  *   control      the control socket of `thinswap`
  *   nbdkit.pid   the server: pid and start time
  *   device       the attached block device and its route
+ *   memory       names the memory that nbdkit keeps over its death; memory.h
  *   fuse/        where thinswap-fuse mounts its file
  *
  * Owner    ts_runtime_open() takes the lock or fails with -EBUSY and names
