@@ -51,6 +51,7 @@ void ts_args_add_engine(struct ts_args *args, const struct ts_config *config)
 {
 	ts_args_add(args, "ram=%" PRIu64, config->ram.budget_bytes);
 	ts_args_add(args, "level=%d", config->codec.level);
+	ts_args_add(args, "dictionary=%s", truth(config->codec.dictionary));
 	if (config->spill.path[0])
 		add_spill(args, config);
 }
