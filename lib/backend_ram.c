@@ -56,6 +56,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	uint16_t len[TS_BATCH_PAGES], bytes[TS_BATCH_PAGES];
 	uint8_t which[TS_BATCH_PAGES], codec[TS_BATCH_PAGES];
 	ts_obj obj[TS_BATCH_PAGES];
+	uint64_t start_ns = ts_now_ns();
 	unsigned n = 0;
 	int err;
 
@@ -73,7 +74,8 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		data += got;
 		n++;
 	}
-
+	ts_stats_took(&media->stats, TS_HIST_compress, start_ns,
+		      (unsigned)__builtin_popcountll(batch->todo));
 	if (!n)
 		return 0;
 	err = ts_media_alloc(media, n, bytes, obj);
@@ -119,12 +121,16 @@ static int restore_page(struct ts_reading *reading, unsigned i)
 static void restore(struct ts_media *media, struct ts_reading *reading,
 		    uint64_t mask)
 {
+	unsigned n = (unsigned)__builtin_popcountll(mask);
+	uint64_t start_ns = ts_now_ns();
+
 	for (; mask; mask &= mask - 1) {
 		unsigned i = ts_batch_first(mask);
 
 		if (restore_page(reading, i))
 			reading->bad |= 1ull << i;
 	}
+	ts_stats_took(&media->stats, TS_HIST_decompress, start_ns, n);
 }
 
 const void *ts_ram_data(struct ts_pool *pool, ts_word word)

@@ -27,13 +27,13 @@
 _Static_assert(sizeof(struct ts_block) <= 168, "0.25 % of a block");
 
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
-		   uint32_t reserve)
+		   uint32_t budget, uint32_t reserve)
 {
 	*blocks = (struct ts_blocks){
 		.base = base,
 		.n = n,
-		.budget = n,
-		.reserve = reserve < n ? reserve : n,
+		.budget = budget,
+		.reserve = reserve < budget ? reserve : budget,
 		.touched_head = TS_BLOCK_NONE,
 		.cold_head = TS_BLOCK_NONE,
 	};
@@ -227,6 +227,18 @@ uint32_t ts_blocks_free_touched(struct ts_blocks *blocks)
 	n = blocks->n_touched;
 	ts_unlock(&blocks->lock);
 	return n;
+}
+
+uint32_t ts_blocks_room(struct ts_blocks *blocks)
+{
+	uint32_t room;
+
+	ts_lock(&blocks->lock);
+	room = blocks->budget > blocks->n_taken ?
+		       blocks->budget - blocks->n_taken :
+		       0;
+	ts_unlock(&blocks->lock);
+	return room;
 }
 
 uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks)

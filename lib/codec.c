@@ -6,6 +6,7 @@
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"
+#include "util/atomic.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -91,6 +92,46 @@ static void fini_coders(struct ts_lend *lend)
 	ts_lend_fini(lend);
 }
 
+#define ENCODERS_MAX 64u
+
+static void exchange(struct ts_coder *coder, void *memory, size_t bytes,
+		     const ZSTD_CCtx_params *params)
+{
+	free(coder->zstd_memory);
+	coder->zstd_memory = memory;
+	coder->zstd = ZSTD_initStaticCCtx(memory, bytes);
+	ZSTD_CCtx_setParametersUsingCCtxParams(coder->zstd, params);
+}
+
+int ts_codec_set_level(struct ts_codec *codec, int level)
+{
+	ZSTD_CCtx_params *params = new_params(level);
+	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) :
+				0;
+	void *memory[ENCODERS_MAX] = { NULL };
+	struct ts_coder *coder[ENCODERS_MAX];
+	bool all = params != NULL;
+
+	for (unsigned i = 0; i < codec->n_encoders && all; i++)
+		all = (memory[i] = touched_memory(bytes)) != NULL;
+	if (!all) {
+		for (unsigned i = 0; i < codec->n_encoders; i++)
+			free(memory[i]);
+		ZSTD_freeCCtxParams(params);
+		return -ENOMEM;
+	}
+	/* All at once: the one returned last would be lent first again. */
+	for (unsigned i = 0; i < codec->n_encoders; i++)
+		coder[i] = ts_borrow(&codec->encoders);
+	for (unsigned i = 0; i < codec->n_encoders; i++) {
+		exchange(coder[i], memory[i], bytes, params);
+		ts_return(&codec->encoders, coder[i]);
+	}
+	ts_store_relaxed(&codec->level, level);
+	ZSTD_freeCCtxParams(params);
+	return 0;
+}
+
 int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 		  unsigned n_decoders)
 {
@@ -102,6 +143,8 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 	ts_lend_init(&codec->encoders);
 	ts_lend_init(&codec->decoders);
 	codec->made = true;
+	codec->level = level;
+	codec->n_encoders = n_encoders;
 	err = add_coders(&codec->encoders, n_encoders, params);
 	if (!err)
 		err = add_coders(&codec->decoders, n_decoders, NULL);

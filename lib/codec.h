@@ -35,6 +35,8 @@ struct ts_coder {
 
 struct ts_codec {
 	struct ts_lend encoders, decoders; /* of struct ts_coder */
+	unsigned n_encoders;
+	int level;
 	bool made;
 };
 
@@ -44,6 +46,11 @@ struct ts_codec {
 int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 		  unsigned n_decoders);
 void ts_codec_fini(struct ts_codec *codec);
+
+/* Change the level. Waits for every encoder in turn; allocates, so it is not
+ * for the request path. Returns 0, or -ENOMEM: nothing has changed.
+ */
+int ts_codec_set_level(struct ts_codec *codec, int level);
 
 /* Compress a page. Returns the length, 1..@max_bytes, or 0 when it would be
  * longer than that.

@@ -3,6 +3,7 @@
 #include "thinswap.h"
 #include "block.h"
 #include "codec.h"
+#include "util/harden.h"
 #include "util/size.h"
 
 #include <errno.h>
@@ -22,6 +23,11 @@
  * keeper touches more.
  */
 #define RESERVE_BYTES (4ull << 20)
+/* Enough to begin in time, and to go on for a while. */
+#define HIGH_WATER_PERCENT 94
+#define LOW_WATER_PERCENT 88
+/* Room to raise the budget; address space only. */
+#define RAM_MAX_TIMES 4
 
 void ts_params_init(struct ts_params *params)
 {
@@ -29,13 +35,17 @@ void ts_params_init(struct ts_params *params)
 		.level = TS_CODEC_LEVEL_DEFAULT,
 		.encrypt = true,
 		.use_uring = true,
+		.high_water_percent = HIGH_WATER_PERCENT,
+		.low_water_percent = LOW_WATER_PERCENT,
 	};
 }
 
 void ts_params_fini(struct ts_params *params)
 {
 	free(params->spill_path);
+	free(params->stats_path);
 	params->spill_path = NULL;
+	params->stats_path = NULL;
 }
 
 /* A value on its way into the parameters, and where to complain. */
@@ -84,6 +94,17 @@ static int set_int(const struct given *g, int *ret_value, int min, int max)
 	return 0;
 }
 
+static int set_percent(const struct given *g, unsigned *ret_percent, int min,
+		       int max)
+{
+	int value;
+	int err = set_int(g, &value, min, max);
+
+	if (!err)
+		*ret_percent = (unsigned)value;
+	return err;
+}
+
 static int set_bool(const struct given *g, bool *ret_value)
 {
 	bool yes = !strcmp(g->value, "true");
@@ -128,6 +149,15 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "level"))
 		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
 			       TS_CODEC_LEVEL_MAX);
+	if (!strcmp(key, "ram-max"))
+		return set_size(&g, &params->ram_max_bytes, RAM_MIN_BYTES,
+				RAM_MAX_BYTES);
+	if (!strcmp(key, "high-water"))
+		return set_percent(&g, &params->high_water_percent, 10, 99);
+	if (!strcmp(key, "low-water"))
+		return set_percent(&g, &params->low_water_percent, 5, 98);
+	if (!strcmp(key, "stats"))
+		return set_path(&g, &params->stats_path);
 	if (!strcmp(key, "spill"))
 		return set_path(&g, &params->spill_path);
 	if (!strcmp(key, "spill-size"))
@@ -143,7 +173,7 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		return set_size(&g, &params->write_budget_bytes, 0,
 				UINT64_MAX / 2);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, level, spill, spill-size, encrypt, spill-force, write-budget and io-uring",
+		 "%s: no such parameter; there are size, ram, ram-max, level, spill, spill-size, encrypt, spill-force, write-budget, high-water, low-water, io-uring and stats",
 		 key);
 	return -ENOENT;
 }
@@ -152,6 +182,20 @@ static uint64_t machine_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
 	       (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Without a limit on locked memory, what is not touched costs nothing. */
+static uint64_t default_ram_max(const struct ts_params *params,
+				uint64_t machine)
+{
+	uint64_t most = RAM_MAX_TIMES * params->ram_bytes, limit;
+
+	ts_harden_memlock_limit(0, &limit);
+	if (limit != UINT64_MAX)
+		return params->ram_bytes;
+	if (most > machine)
+		most = machine;
+	return most > RAM_MAX_BYTES ? RAM_MAX_BYTES : most;
 }
 
 int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
@@ -182,6 +226,17 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 			 have);
 		return -EINVAL;
 	}
+	if (params->low_water_percent >= params->high_water_percent) {
+		snprintf(err, err_bytes,
+			 "low-water=%u: must be below high-water (%u)",
+			 params->low_water_percent,
+			 params->high_water_percent);
+		return -EINVAL;
+	}
+	if (!params->ram_max_bytes)
+		params->ram_max_bytes = default_ram_max(params, machine);
+	if (params->ram_max_bytes < params->ram_bytes)
+		params->ram_max_bytes = params->ram_bytes;
 	params->size_bytes &= ~(uint64_t)(TS_SLOT_BYTES - 1);
 	if (!params->reserve_bytes)
 		params->reserve_bytes = RESERVE_BYTES;

@@ -30,7 +30,8 @@
 #define WEAR_BUCKET_PART 24 /* a bucket holds an hour's share of a day */
 
 int ts_spiller_init(struct ts_spiller *spiller, struct ts_core *core,
-		    uint64_t wear_bytes_day)
+		    uint64_t wear_bytes_day, unsigned high_percent,
+		    unsigned low_percent)
 {
 	const size_t segment = TS_SEGMENT_BYTES;
 	*spiller = (struct ts_spiller){
@@ -43,7 +44,8 @@ int ts_spiller_init(struct ts_spiller *spiller, struct ts_core *core,
 	ts_mutex_init(&spiller->lock);
 	ts_cond_init(&spiller->wake);
 	ts_cond_init(&spiller->served_some);
-	ts_tier_init(&spiller->tier, core->media.blocks.budget);
+	ts_tier_init(&spiller->tier, core->media.blocks.budget, high_percent,
+		     low_percent);
 	spiller->memory = ts_spill_buffer(MEMORY_BYTES);
 	spiller->cleaner.slot = calloc(TS_PACK_RECORDS, sizeof(uint64_t));
 	spiller->pack = calloc(TS_PACKS, sizeof(*spiller->pack));
@@ -120,11 +122,14 @@ static void serve(struct ts_spiller *spiller, uint64_t ticket, bool room)
 /* Whether the wear budget allows to write a segment now. */
 static bool wear_allows(struct ts_spiller *spiller)
 {
-	uint64_t now = ts_now_ns(), day = spiller->wear_bytes_day;
+	uint64_t day = ts_load_relaxed(&spiller->wear_bytes_day);
+	uint64_t now = ts_now_ns();
 	int64_t most = (int64_t)(day / WEAR_BUCKET_PART), more;
 
-	if (!day)
+	if (!day) {
+		ts_store_relaxed(&spiller->wear_spent, false);
 		return true;
+	}
 	/* In parts of a second, which no sensible budget overflows. */
 	more = (int64_t)((now - spiller->wear_ns) / 1000000 * (day / 86400) /
 			 1000);
@@ -134,6 +139,7 @@ static bool wear_allows(struct ts_spiller *spiller)
 	}
 	if (spiller->wear_tokens > most)
 		spiller->wear_tokens = most;
+	ts_store_relaxed(&spiller->wear_spent, spiller->wear_tokens < 0);
 	return spiller->wear_tokens >= 0;
 }
 
@@ -182,6 +188,7 @@ static unsigned collect(struct ts_spiller *spiller)
 			continue;
 		}
 		spiller->failures = 0;
+		ts_stats_took(stats, TS_HIST_spill_write, pack->started_ns, 1);
 		ts_stats_add(stats, TS_STAT_spill_written_bytes,
 			     pack->transfer.bytes);
 		n += ts_pack_publish(pack, spiller->core);
@@ -204,6 +211,7 @@ static void write_pack(struct ts_spiller *spiller, struct ts_pack *pack)
 {
 	ts_pack_end(pack, spiller->core->media.spill);
 	spiller->wear_tokens -= pack->transfer.bytes;
+	pack->started_ns = ts_now_ns();
 	ts_io_start(&spiller->io, &pack->transfer);
 	ts_io_poll(&spiller->io);
 }

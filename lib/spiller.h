@@ -41,14 +41,16 @@ struct ts_spiller {
 	bool degraded;
 
 	/* The wear budget: a token bucket that starts full. */
-	uint64_t wear_bytes_day; /* 0: none */
+	uint64_t wear_bytes_day; /* 0: none; changed at any time */
+	bool wear_spent;         /* as of the last look */
 	int64_t wear_tokens;
 	uint64_t wear_ns; /* when tokens were last added */
 };
 
 /* Make the spiller of a core that has a spill tier. Returns 0 or -ENOMEM. */
 int ts_spiller_init(struct ts_spiller *spiller, struct ts_core *core,
-		    uint64_t wear_bytes_day);
+		    uint64_t wear_bytes_day, unsigned high_percent,
+		    unsigned low_percent);
 void ts_spiller_fini(struct ts_spiller *spiller);
 
 /* Start and end the thread. Returns 0 or -errno. */

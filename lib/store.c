@@ -10,6 +10,8 @@
 #include "store.h"
 #include "batch.h"
 #include "compact.h"
+#include "config.h"
+#include "publish.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -49,7 +51,7 @@ static int init_core(struct ts_core *core, const struct ts_params *params)
 	core->n_slots = params->size_bytes >> TS_SLOT_SHIFT;
 	root_bytes = round_up(ts_clusters_root_bytes(core->n_slots),
 			      TS_BLOCK_BYTES);
-	n_blocks = (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT);
+	n_blocks = (uint32_t)(params->ram_max_bytes >> TS_BLOCK_SHIFT);
 	ts_mutex_init(&core->compaction);
 	err = ts_shm_new(&core->shm,
 			 root_bytes + ((size_t)n_blocks << TS_BLOCK_SHIFT));
@@ -60,6 +62,7 @@ static int init_core(struct ts_core *core, const struct ts_params *params)
 		return err;
 	err = ts_blocks_init(&core->media.blocks, core->shm.base + root_bytes,
 			     n_blocks,
+			     (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT),
 			     (uint32_t)(params->reserve_bytes >>
 					TS_BLOCK_SHIFT));
 	if (err)
@@ -87,7 +90,32 @@ static int init_spill(struct ts_store *store, const struct ts_params *params,
 	error = ts_spill_new(&spill, &store->core.media.spill, err, err_bytes);
 	if (!error)
 		error = ts_spiller_init(&store->spiller, &store->core,
-					params->write_budget_bytes);
+					params->write_budget_bytes,
+					params->high_water_percent,
+					params->low_water_percent);
+	return error;
+}
+
+/* The shards: private, or in the statistics file. */
+static int init_stats(struct ts_store *store, const char *path, char *err,
+		      size_t err_bytes)
+{
+	struct ts_statsfile *file = &store->statsfile;
+	struct ts_stats *stats = &store->core.media.stats;
+	int error = 0;
+
+	if (path)
+		error = ts_statsfile_new(file, path, TS_VERSION, err,
+					 err_bytes);
+	if (error)
+		return error;
+	if (path && file->shares) {
+		stats->shard = file->map->shard;
+		return 0;
+	}
+	error = ts_stats_init(stats);
+	if (error)
+		snprintf(err, err_bytes, "%s", strerror(-error));
 	return error;
 }
 
@@ -102,6 +130,9 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 		return -ENOMEM;
 	memset(store, 0, sizeof(*store));
 	ts_keeper_init(&store->keeper, &store->core);
+	error = init_stats(store, params->stats_path, err, err_bytes);
+	if (error)
+		goto out;
 	error = init_core(&store->core, params);
 	if (error)
 		snprintf(err, err_bytes, "cannot set up %llu bytes of memory: %s",
@@ -109,6 +140,7 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 			 strerror(-error));
 	else if (params->spill_path)
 		error = init_spill(store, params, err, err_bytes);
+out:
 	if (error)
 		ts_store_free(store);
 	else
@@ -118,8 +150,15 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 
 int ts_store_start(struct ts_store *store)
 {
-	int err = ts_keeper_start(&store->keeper);
+	int err;
 
+	ts_statsfile_start(&store->statsfile);
+	if (store->statsfile.map) {
+		store->keeper.look = ts_publish;
+		store->keeper.look_opaque = store;
+		ts_publish(store);
+	}
+	err = ts_keeper_start(&store->keeper);
 	if (!err && store->core.media.spill)
 		err = ts_spill_start(store->core.media.spill);
 	if (!err && store->core.media.spill)
@@ -139,6 +178,9 @@ void ts_store_free(struct ts_store *store)
 	ts_pool_fini(&store->core.media.pool);
 	ts_blocks_fini(&store->core.media.blocks);
 	ts_shm_free(&store->core.shm);
+	if (!store->statsfile.shares)
+		ts_stats_fini(&store->core.media.stats);
+	ts_statsfile_fini(&store->statsfile);
 	pthread_mutex_destroy(&store->core.compaction);
 	free(store);
 }
@@ -366,6 +408,7 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 		  uint64_t off)
 {
 	struct ts_core *core = &store->core;
+	uint64_t start_ns = ts_now_ns();
 	uint8_t *data = buf;
 	int err = ts_store_range(store, len, off);
 
@@ -382,6 +425,7 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 		off += p.len;
 		len -= p.len;
 	}
+	ts_stats_took(&core->media.stats, TS_HIST_read, start_ns, 1);
 	return err;
 }
 
@@ -389,6 +433,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		   uint64_t off)
 {
 	struct ts_core *core = &store->core;
+	uint64_t start_ns = ts_now_ns();
 	const uint8_t *data = buf;
 	int err = ts_store_range(store, len, off);
 
@@ -407,6 +452,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		len -= p.len;
 	}
 	count_refusal(core, err);
+	ts_stats_took(&core->media.stats, TS_HIST_write, start_ns, 1);
 	return err;
 }
 
@@ -435,18 +481,21 @@ static void discard_slots(struct ts_core *core, uint64_t slot, uint64_t end)
 
 int ts_store_discard(struct ts_store *store, uint64_t len, uint64_t off)
 {
+	uint64_t start_ns = ts_now_ns();
 	int err = ts_store_range(store, len, off);
 
 	if (!err)
 		discard_slots(&store->core,
 			      (off + TS_SLOT_BYTES - 1) >> TS_SLOT_SHIFT,
 			      (off + len) >> TS_SLOT_SHIFT);
+	ts_stats_took(&store->core.media.stats, TS_HIST_discard, start_ns, 1);
 	return err;
 }
 
 int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 {
 	struct ts_core *core = &store->core;
+	uint64_t start_ns = ts_now_ns();
 	int err = ts_store_range(store, len, off);
 
 	while (len && !err) {
@@ -465,5 +514,6 @@ int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 		}
 	}
 	count_refusal(core, err);
+	ts_stats_took(&core->media.stats, TS_HIST_discard, start_ns, 1);
 	return err;
 }

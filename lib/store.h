@@ -6,12 +6,14 @@
 #include "core.h"
 #include "keeper.h"
 #include "spiller.h"
+#include "statsfile.h"
 #include "thinswap.h"
 
 struct ts_store {
 	struct ts_core core;
 	struct ts_keeper keeper;
 	struct ts_spiller spiller; /* if there is a spill tier */
+	struct ts_statsfile statsfile; /* if one was asked for */
 };
 
 /* 0, or -EINVAL if the range is not inside the device. */

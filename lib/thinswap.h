@@ -31,6 +31,7 @@ struct ts_store;
 struct ts_params {
 	uint64_t size_bytes;    /* virtual size, whole slots */
 	uint64_t ram_bytes;     /* budget for all that is resident for pages */
+	uint64_t ram_max_bytes; /* most that the budget can be tuned to */
 	uint64_t reserve_bytes; /* pool memory touched ahead of demand */
 	int level;              /* of zstd */
 
@@ -40,6 +41,10 @@ struct ts_params {
 	bool spill_force;       /* use a file or device that holds something */
 	bool use_uring;         /* where the kernel permits it */
 	uint64_t write_budget_bytes; /* a day; 0: none */
+	/* Of the budget: when spilling begins and ends. */
+	unsigned high_water_percent, low_water_percent;
+
+	char *stats_path; /* statistics for others to read; NULL: none */
 };
 
 void ts_params_init(struct ts_params *params);
@@ -112,7 +117,6 @@ int ts_store_extents(struct ts_store *store, uint64_t len_bytes,
 struct ts_counters {
 #define TS_STAT(name, kind, unit, text) uint64_t name;
 #include "stats.def"
-#undef TS_STAT
 	uint64_t resident_bytes; /* touched block memory, reserve included */
 	uint64_t budget_bytes;
 	bool locked; /* the kernel may not swap the pool */

@@ -10,12 +10,34 @@
 
 #include <string.h>
 
-void ts_tier_init(struct ts_tier *tier, uint32_t budget_blocks)
+/* Room for writers to go on while the first segments are written. */
+#define LOW_MIN_BLOCKS 8u
+#define HIGH_MIN_BLOCKS 16u
+
+static uint32_t headroom_at(uint32_t budget_blocks, unsigned percent)
+{
+	return (uint32_t)((uint64_t)budget_blocks * (100 - percent) / 100);
+}
+
+void ts_tier_set_budget(struct ts_tier *tier, uint32_t budget_blocks)
+{
+	tier->budget_blocks = budget_blocks;
+	ts_store_relaxed(&tier->low_blocks,
+			 headroom_at(budget_blocks, tier->high_percent) +
+				 LOW_MIN_BLOCKS);
+	ts_store_relaxed(&tier->high_blocks,
+			 headroom_at(budget_blocks, tier->low_percent) +
+				 HIGH_MIN_BLOCKS);
+}
+
+void ts_tier_init(struct ts_tier *tier, uint32_t budget_blocks,
+		  unsigned high_percent, unsigned low_percent)
 {
 	*tier = (struct ts_tier){
-		.low_blocks = budget_blocks / 16 + 8,
-		.high_blocks = budget_blocks / 8 + 16,
+		.high_percent = high_percent,
+		.low_percent = low_percent,
 	};
+	ts_tier_set_budget(tier, budget_blocks);
 }
 
 static uint32_t free_blocks(struct ts_core *core)
@@ -39,7 +61,7 @@ static bool anything_stored(struct ts_core *core)
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core)
 {
 	return ts_load_relaxed(&tier->closed) ||
-	       free_blocks(core) < tier->low_blocks;
+	       free_blocks(core) < ts_load_relaxed(&tier->low_blocks);
 }
 
 bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
@@ -50,13 +72,13 @@ bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 		return anything_stored(core);
 	for (unsigned k = 0; k < TS_POOL_CLASSES; k++)
 		headroom += ts_pool_surplus(&core->media.pool, k);
-	return headroom < tier->high_blocks;
+	return headroom < ts_load_relaxed(&tier->high_blocks);
 }
 
 bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core)
 {
 	return !ts_load_relaxed(&tier->closed) &&
-	       free_blocks(core) > tier->high_blocks;
+	       free_blocks(core) > ts_load_relaxed(&tier->high_blocks);
 }
 
 /* What one look at a cluster needs. */

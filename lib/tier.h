@@ -13,12 +13,22 @@
 #include "core.h"
 
 struct ts_tier {
-	uint32_t low_blocks, high_blocks; /* of headroom */
+	uint32_t low_blocks, high_blocks; /* of headroom; changed at any time */
+	/* Of the budget: what they come from. The keeper's alone. */
+	uint32_t budget_blocks;
+	unsigned high_percent, low_percent;
 	bool closed; /* no admission to memory: everything is to spill */
 	uint64_t hand, raw_hand; /* clusters; the spiller's alone */
 };
 
-void ts_tier_init(struct ts_tier *tier, uint32_t budget_blocks);
+/* Spilling begins when more than @high_percent of the budget is taken, and
+ * ends at @low_percent; never later than is good for a small budget.
+ */
+void ts_tier_init(struct ts_tier *tier, uint32_t budget_blocks,
+		  unsigned high_percent, unsigned low_percent);
+
+/* Compute the marks of a budget anew. */
+void ts_tier_set_budget(struct ts_tier *tier, uint32_t budget_blocks);
 
 /* Whether a writer should wake the spiller: a cheap look without locks. */
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core);

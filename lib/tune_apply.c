@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tune_apply.c - what can be changed while a store runs: the server's side
+ *
+ * Runs in the keeper, which is the one that may allocate and wait. The request
+ * path reads each of these settings with a single relaxed load.
+ */
+#include "store.h"
+#include "tune.h"
+
+#include <errno.h>
+
+static int set_ram(struct ts_blocks *blocks, struct ts_tier *tier,
+		   int64_t bytes)
+{
+	uint64_t n = (uint64_t)bytes >> TS_BLOCK_SHIFT;
+
+	if (n > blocks->n)
+		return -ERANGE;
+	ts_lock(&blocks->lock);
+	ts_store_relaxed(&blocks->budget, (uint32_t)n);
+	pthread_cond_broadcast(&blocks->refilled);
+	ts_unlock(&blocks->lock);
+	ts_tier_set_budget(tier, (uint32_t)n);
+	return 0;
+}
+
+static int set_marks(struct ts_tier *tier, unsigned high, unsigned low)
+{
+	if (low >= high)
+		return -ERANGE;
+	tier->high_percent = high;
+	tier->low_percent = low;
+	ts_tier_set_budget(tier, tier->budget_blocks);
+	return 0;
+}
+
+int ts_tune_apply(struct ts_store *store, enum ts_tune_key key, int64_t value)
+{
+	struct ts_media *media = &store->core.media;
+	struct ts_spiller *spiller = &store->spiller;
+	struct ts_tier *tier = &spiller->tier;
+
+	if (key != TS_TUNE_RAM && key != TS_TUNE_LEVEL && !media->spill)
+		return -ENOTSUP;
+	switch (key) {
+	case TS_TUNE_RAM:
+		return set_ram(&media->blocks, tier, value);
+	case TS_TUNE_LEVEL:
+		return ts_codec_set_level(&media->codec, (int)value);
+	case TS_TUNE_HIGH_WATER:
+		return set_marks(tier, (unsigned)value, tier->low_percent);
+	case TS_TUNE_LOW_WATER:
+		return set_marks(tier, tier->high_percent, (unsigned)value);
+	case TS_TUNE_RAM_ADMISSION:
+		ts_store_relaxed(&tier->closed, !value);
+		return 0;
+	case TS_TUNE_WRITE_BUDGET:
+		ts_store_relaxed(&spiller->wear_bytes_day, (uint64_t)value);
+		return 0;
+	case TS_N_TUNE_KEYS:
+		break;
+	}
+	return -EINVAL;
+}
+
+void ts_tune_answer(struct ts_store *store)
+{
+	struct ts_mailbox *box;
+	uint32_t ticket;
+
+	if (!store->statsfile.map)
+		return;
+	box = &store->statsfile.map->mailbox;
+	/* Pairs with the asker's release. */
+	ticket = ts_load_acquire(&box->asked);
+	/* Anything else is nothing, or a request that was taken back. */
+	if (ticket != box->answered + 1)
+		return;
+	box->error = box->key < TS_N_TUNE_KEYS ?
+			     ts_tune_apply(store, box->key, box->value) :
+			     -EINVAL;
+	/* Pairs with the asker's acquire. */
+	ts_store_release(&box->answered, ticket);
+}
