@@ -14,6 +14,7 @@ static const char help[] =
 	"Look at and steer thinswapd; see thinswap(1).\n"
 	"\n"
 	"  status          device, memory and health of the daemon\n"
+	"  stats           what the store holds, costs and does\n"
 	"  attach          attach the block device and switch swap on\n"
 	"  detach          drain the swap and take the device away\n"
 	"  check [FILE]    judge a configuration, start nothing\n"
@@ -36,8 +37,8 @@ static const struct {
 	int (*run)(int argc, char **argv, const struct ts_cli *cli);
 } commands[] = {
 	{ "attach", ts_cmd_attach }, { "check", run_check },
-	{ "detach", ts_cmd_detach }, { "status", ts_cmd_status },
-	{ "version", ts_cmd_version },
+	{ "detach", ts_cmd_detach }, { "stats", ts_cmd_stats },
+	{ "status", ts_cmd_status }, { "version", ts_cmd_version },
 };
 
 int ts_cli_usage(const char *command, const char *sentence)
