@@ -81,8 +81,11 @@ int ts_attach_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 	struct ts_swap_use use;
 	int err;
 
+	/* A loop device is found by its file also where nobody came to write
+	 * a note; nbd devices are noted before they are connected.
+	 */
 	if (ts_runtime_read_note(rt, DEVICE_NOTE, note, sizeof(note)) < 0)
-		return 0;
+		return ts_attach_fuse.reclaim(rt, "", error);
 	if (sscanf(note, "%15s %31s", route, device) != 2 ||
 	    !(ops = route_named(route))) {
 		ts_runtime_forget(rt, DEVICE_NOTE);
@@ -148,6 +151,7 @@ static int none_reclaim(const struct ts_runtime *rt, const char *device,
 
 const struct ts_attach_ops ts_attach_none = {
 	.name = "none",
+	.front = &ts_front_nbd,
 	.usable = none_usable,
 	.attach = none_attach,
 	.detach = none_detach,

@@ -15,6 +15,7 @@
 
 #include "config.h"
 #include "error.h"
+#include "front.h"
 #include "nbdclient.h"
 #include "runtime.h"
 #include "spawn.h"
@@ -33,12 +34,12 @@ struct ts_attach {
 	uint64_t size_bytes;
 	unsigned connections;
 	struct ts_nbd_warmth warmth;  /* of the connection that took longest */
-	struct ts_child helper;       /* a second process in the path */
 	int device_fd;                /* held open; -1 */
 };
 
 struct ts_attach_ops {
 	const char *name;
+	const struct ts_front_ops *front; /* what it attaches */
 
 	/* Can this route work on this machine? 0, or -errno and a sentence
 	 * that names what is missing.

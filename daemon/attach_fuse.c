@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* attach_fuse.c - the route over FUSE and a loop device
  *
- * nbdfuse shows the served pages as one file in a private directory, and a
- * loop device with direct I/O makes a block device of it. It needs neither
- * kernel nbd nor netlink, and is what containers and many cloud kernels have.
+ * thinswap-fuse holds the engine and shows it as one file in a private
+ * directory, and a loop device with direct I/O makes a block device of it. It
+ * needs neither kernel nbd nor netlink, and is what containers and many cloud
+ * kernels have.
  *
  * The limit is in the kernel: loop's worker and FUSE allocate memory on the
  * path of a page-out and may not use the reserves, so that whole-machine
@@ -20,18 +21,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "log.h"
-#include "loopdev.h"
+#include "loop.h"
 #include "stop.h"
+#include "swaparea.h"
 #include "util/harden.h"
 
-#define FUSE_NAME "fuse/swap"
-#define READY_NOTE "nbdfuse.pid"
-#define MOUNT_TIMEOUT_MS 30000
 #define WARM_THREADS 16
 #define WARM_BYTES (1u << 20)
 #define WARM_ROUNDS 20
@@ -56,71 +54,6 @@ static int fuse_usable(const struct ts_config *config, struct ts_error *error)
 	if (access("/dev/loop-control", R_OK | W_OK) < 0)
 		return ts_fail(error, -errno, "/dev/loop-control: %m");
 	return 0;
-}
-
-/* Take the mount away. The server ends when it is gone. */
-static void unmount(const struct ts_runtime *rt)
-{
-	char path[TS_RUNTIME_PATH_BYTES];
-
-	ts_runtime_path(rt, "fuse", path);
-	if (umount2(path, 0) < 0 && errno == EBUSY)
-		umount2(path, MNT_DETACH);
-	rmdir(path);
-	ts_runtime_forget(rt, READY_NOTE);
-}
-
-static int make_mount_point(const struct ts_runtime *rt,
-			    struct ts_error *error)
-{
-	char path[TS_RUNTIME_PATH_BYTES];
-
-	unmount(rt); /* what a dead instance may have left */
-	if (mkdir(ts_runtime_path(rt, "fuse", path), 0700) < 0)
-		return ts_fail(error, -errno, "mkdir %s: %m", path);
-	return 0;
-}
-
-/* nbdfuse writes its pid file when it is ready to serve. */
-static int wait_until_mounted(struct ts_attach *attach, struct ts_error *error)
-{
-	char path[TS_RUNTIME_PATH_BYTES];
-
-	ts_runtime_path(attach->rt, READY_NOTE, path);
-	for (int waited_ms = 0; access(path, F_OK) < 0; waited_ms += 20) {
-		if (!ts_child_is_alive(&attach->helper))
-			return ts_fail(error, -EPIPE,
-				       "nbdfuse ended at start; its messages "
-				       "are above");
-		if (waited_ms >= MOUNT_TIMEOUT_MS)
-			return ts_fail(error, -ETIMEDOUT, "nbdfuse is not "
-				       "ready after %d s",
-				       MOUNT_TIMEOUT_MS / 1000);
-		if (ts_stop_sleep(20))
-			return ts_fail(error, -ECANCELED, "told to stop");
-	}
-	return 0;
-}
-
-static int start_nbdfuse(struct ts_attach *attach, struct ts_error *error)
-{
-	char file[TS_RUNTIME_PATH_BYTES], socket[TS_RUNTIME_PATH_BYTES];
-	char pid_file[TS_RUNTIME_PATH_BYTES], connections[16];
-	const char *argv[] = {
-		attach->config->tuning.nbdfuse,
-		"-C", connections,
-		"-P", ts_runtime_path(attach->rt, READY_NOTE, pid_file),
-		ts_runtime_path(attach->rt, FUSE_NAME, file),
-		"--unix", ts_runtime_path(attach->rt, "socket", socket),
-		NULL,
-	};
-
-	snprintf(connections, sizeof(connections), "%u", attach->connections);
-	return ts_spawn(&(struct ts_spawn){ .argv = argv,
-					    .listen_fd = -1,
-					    .output_fd = -1,
-					    .serves_swap = true },
-			&attach->helper, error);
 }
 
 struct warmer {
@@ -176,15 +109,13 @@ static int warm_round(int fd, size_t bytes, struct ts_error *error)
 
 static uint64_t faults_of(const struct ts_attach *attach)
 {
-	struct ts_harden_facts server = {0}, helper = {0};
+	struct ts_harden_facts server = {0};
 
 	ts_harden_observe(attach->server->pid, &server);
-	ts_harden_observe(attach->helper.pid, &helper);
-	return server.minor_faults + server.major_faults +
-	       helper.minor_faults + helper.major_faults;
+	return server.minor_faults + server.major_faults;
 }
 
-/* As ts_nbd_warm(), through the file: nbdfuse owns the connections. */
+/* As ts_nbd_warm(), through the file. */
 static int warm_file(struct ts_attach *attach, const char *file,
 		     struct ts_error *error)
 {
@@ -218,47 +149,30 @@ static int warm_file(struct ts_attach *attach, const char *file,
 static int fuse_attach(struct ts_attach *attach, struct ts_error *error)
 {
 	char file[TS_RUNTIME_PATH_BYTES];
+	struct ts_error second;
 	struct stat st;
 	int err;
 
-	ts_runtime_path(attach->rt, FUSE_NAME, file);
-	attach->connections = attach->config->device.connections;
-	err = make_mount_point(attach->rt, error);
+	ts_runtime_path(attach->rt, ts_front_fuse.path, file);
+	if (stat(file, &st) < 0)
+		return ts_fail(error, -errno, "%s: %m", file);
+	attach->size_bytes = st.st_size;
+	attach->connections = attach->config->tuning.threads;
+	err = warm_file(attach, file, error);
 	if (err < 0)
 		return err;
-	err = start_nbdfuse(attach, error);
-	if (err == 0)
-		err = wait_until_mounted(attach, error);
+	err = ts_loop_attach(file, attach->device, sizeof(attach->device),
+			     &attach->device_fd, error);
 	if (err < 0)
-		goto out_unmount;
-	if (stat(file, &st) < 0) {
-		err = ts_fail(error, -errno, "%s: %m", file);
-		goto out_unmount;
-	}
-	attach->size_bytes = st.st_size;
-	err = warm_file(attach, file, error);
-	if (err == 0)
-		err = ts_loop_attach(file, attach->device,
-				     sizeof(attach->device),
-				     &attach->device_fd, error);
-	if (err < 0)
-		goto out_unmount;
+		goto out;
 	err = ts_attach_note(attach, error);
-	if (err < 0)
-		goto out_loop;
-	return 0;
-
-out_loop: {
-	struct ts_error second;
-
+	if (err == 0)
+		return 0;
 	if (ts_loop_detach(attach->device, attach->device_fd, &second) < 0)
 		ts_log(LOG_ERR, "%s", second.text);
 	attach->device_fd = -1;
-}
-out_unmount:
+out:
 	attach->device[0] = '\0';
-	unmount(attach->rt);
-	ts_child_stop(&attach->helper, 5000);
 	return err;
 }
 
@@ -267,24 +181,29 @@ static int fuse_detach(struct ts_attach *attach, struct ts_error *error)
 	int err = ts_loop_detach(attach->device, attach->device_fd, error);
 
 	attach->device_fd = -1;
-	unmount(attach->rt);
-	ts_child_stop(&attach->helper, 5000);
 	ts_attach_forget(attach);
 	return err;
 }
 
+/* By the backing file: whatever the note says, and also without one. */
 static int fuse_reclaim(const struct ts_runtime *rt, const char *device,
 			struct ts_error *error)
 {
-	int err = ts_loop_reclaim(device, rt->dir, error);
+	char found[TS_DEVICE_BYTES];
+	struct ts_swap_use use;
 
-	if (err == 0)
-		unmount(rt);
-	return err;
+	if (ts_loop_find(rt->dir, found, sizeof(found)) == 0 &&
+	    ts_swap_lookup(found, &use) == 0)
+		return ts_fail(error, -EBUSY, "%s is on as swap, with a file "
+			       "that a dead instance serves: run swapoff %s "
+			       "(what its server no longer has is lost) or "
+			       "reboot", found, found);
+	return ts_loop_reclaim(rt->dir, NULL, error);
 }
 
 const struct ts_attach_ops ts_attach_fuse = {
 	.name = "fuse",
+	.front = &ts_front_fuse,
 	.usable = fuse_usable,
 	.attach = fuse_attach,
 	.detach = fuse_detach,

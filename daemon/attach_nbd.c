@@ -114,7 +114,7 @@ static int open_connections(struct ts_attach *attach, unsigned want, bool warm,
 			break;
 		if (warm) {
 			err = ts_nbd_warm(ret[n - 1], attach->server->pid,
-					  &warmth, error);
+					  true, &warmth, error);
 			if (err < 0)
 				break;
 			if (warmth.rounds > attach->warmth.rounds)
@@ -271,6 +271,7 @@ static int nbd_reclaim(const struct ts_runtime *rt, const char *device,
 
 const struct ts_attach_ops ts_attach_nbd = {
 	.name = "nbd",
+	.front = &ts_front_nbd,
 	.usable = nbd_usable,
 	.attach = nbd_attach,
 	.detach = nbd_detach,

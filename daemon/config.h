@@ -85,7 +85,7 @@ struct ts_config {
 		/* A path, or a name that is looked up in PATH. */
 		char nbdkit[TS_CONFIG_PATH_BYTES];
 		char plugin[TS_CONFIG_PATH_BYTES]; /* as nbdkit takes it */
-		char nbdfuse[TS_CONFIG_PATH_BYTES];
+		char fuse[TS_CONFIG_PATH_BYTES];
 		char mkswap[TS_CONFIG_PATH_BYTES];
 		char swapon_program[TS_CONFIG_PATH_BYTES];
 		char swapoff_program[TS_CONFIG_PATH_BYTES];

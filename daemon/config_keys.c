@@ -226,10 +226,10 @@ static const struct ts_config_key keys[] = {
 		.help = "the plugin, by name or path",
 	},
 	{
-		.section = "tuning", .name = "nbdfuse",
+		.section = "tuning", .name = "fuse",
 		.type = TS_KEY_PROGRAM,
-		FIELD(tuning.nbdfuse), .default_text = "\"nbdfuse\"",
-		.help = "the FUSE client of attach = \"fuse\"",
+		FIELD(tuning.fuse), .default_text = "\"thinswap-fuse\"",
+		.help = "the server of attach = \"fuse\"",
 	},
 	{
 		.section = "tuning", .name = "mkswap",

@@ -45,7 +45,8 @@ struct ts_daemon {
 	uint64_t started_ns;
 
 	struct ts_runtime rt;
-	char socket_path[TS_RUNTIME_PATH_BYTES];
+	const struct ts_front_ops *front; /* what serves; set by the route */
+	char served_path[TS_RUNTIME_PATH_BYTES]; /* its socket or file */
 	int listen_fd;
 	struct ts_child server;
 	struct ts_probe *probe;

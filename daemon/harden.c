@@ -129,7 +129,11 @@ void ts_harden_check_process(const struct ts_config *config, const char *who,
 			      "nothing is served", "gone");
 		return;
 	}
-	had = facts.locked_bytes >= facts.rss_bytes && facts.locked_bytes > 0;
+	/* The store's shared memory has a lock of its own, which VmLck does
+	 * not count.
+	 */
+	had = facts.locked_bytes + facts.anon_shm_bytes >= facts.rss_bytes &&
+	      facts.locked_bytes > 0;
 	ts_harden_add(table, who, "memory lock", "everything resident",
 		      had ? NULL : "a lock that it takes itself (CAP_IPC_LOCK)",
 		      risk_lock, "%" PRIu64 " KiB locked, %" PRIu64

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* log.c - where thinswapd says what it does
+/* log.c - where a server says what it does
  *
  * JOURNAL_STREAM tells whether standard error is connected to the journal: it
  * names the device and inode of that stream. A variable that was merely
@@ -8,6 +8,7 @@
 #define SD_JOURNAL_SUPPRESS_LOCATION
 #include "log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -42,9 +43,11 @@ void ts_log(int priority, const char *format, ...)
 	} else {
 		vsnprintf(line, sizeof(line), format, args);
 		if (on_terminal)
-			fprintf(stderr, "thinswapd: %s\n", line);
+			fprintf(stderr, "%s: %s\n",
+				program_invocation_short_name, line);
 		else
-			fprintf(stderr, "<%d>thinswapd: %s\n", priority, line);
+			fprintf(stderr, "<%d>%s: %s\n", priority,
+				program_invocation_short_name, line);
 	}
 	va_end(args);
 }

@@ -200,7 +200,20 @@ static int warm_round(struct nbd_handle *nbd, void *buffers, size_t bytes,
 	return 0;
 }
 
-int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid,
+/* Leave nothing stored. */
+static int discard(struct nbd_handle *nbd, size_t bytes,
+		   struct ts_error *error)
+{
+	int err;
+
+	if (nbd_can_trim(nbd) > 0)
+		err = nbd_trim(nbd, bytes, 0, 0);
+	else
+		err = nbd_zero(nbd, bytes, 0, 0);
+	return err < 0 ? nbd_fail(error, "discard after warm-up") : 0;
+}
+
+int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid, bool write,
 		struct ts_nbd_warmth *ret, struct ts_error *error)
 {
 	struct ts_nbd_warmth warmth = {0};
@@ -221,7 +234,7 @@ int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid,
 		ts_harden_observe(server_pid, &before);
 		/* Mostly reads: cheap, and they fill the same buffers. */
 		err = warm_round(nbd, buffers, bytes, false, error);
-		if (err == 0 && warmth.rounds % 4 == 0)
+		if (err == 0 && write && warmth.rounds % 4 == 0)
 			err = warm_round(nbd, buffers, bytes, true, error);
 		if (err < 0)
 			goto out;
@@ -236,14 +249,9 @@ int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid,
 		if (warmth.rounds > 4 && warmth.last_faults == 0)
 			break;
 	}
-	/* Leave nothing stored. */
-	if (nbd_can_trim(nbd) > 0)
-		err = nbd_trim(nbd, bytes, 0, 0);
-	else
-		err = nbd_zero(nbd, bytes, 0, 0);
-	if (err < 0)
-		err = nbd_fail(error, "discard after warm-up");
-	else
+	if (write)
+		err = discard(nbd, bytes, error);
+	if (err == 0)
 		*ret = warmth;
 out:
 	free(buffers);

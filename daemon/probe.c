@@ -4,7 +4,8 @@
  * It reads slot 0: once mkswap has run that is the swap header, a page that
  * is really stored and really decompressed. A read that does not come back in
  * time leaves its command in flight, so the connection is dropped and made
- * anew for the next one.
+ * anew for the next one. The first connection is warmed like those of the
+ * device: what happens once must not look like a fault while serving.
  */
 #include "probe.h"
 
@@ -21,11 +22,12 @@
 #define FIRST_CONNECT_TIMEOUT_MS 60000
 
 struct ts_probe {
-	const char *socket_path;
+	const struct ts_probe_ops *ops;
+	const char *path;
 	const struct ts_child *server;
 	int interval_ms;
 	pthread_t thread;
-	struct nbd_handle *nbd; /* the thread's; NULL after a failure */
+	void *handle; /* the thread's; NULL after a failure */
 
 	pthread_mutex_t lock; /* for all below */
 	pthread_cond_t changed;
@@ -74,18 +76,18 @@ static bool must_stop(void *opaque)
 static int connect_probe(struct ts_probe *probe, int timeout_ms,
 			 struct ts_error *error)
 {
-	if (probe->nbd)
+	if (probe->handle)
 		return 0;
-	return ts_nbd_open(probe->socket_path, probe->server, TS_NBD_FOR_PROBE,
-			   timeout_ms, &probe->nbd, error);
+	return probe->ops->open(probe->path, probe->server, timeout_ms,
+				&probe->handle, error);
 }
 
 static void drop_after_failure(struct ts_probe *probe, int err)
 {
-	if (err == 0 || err == -EOPNOTSUPP || err == -EFBIG || !probe->nbd)
+	if (err == 0 || err == -EOPNOTSUPP || err == -EFBIG || !probe->handle)
 		return;
-	nbd_close(probe->nbd);
-	probe->nbd = NULL;
+	probe->ops->close(probe->handle);
+	probe->handle = NULL;
 }
 
 static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
@@ -102,7 +104,7 @@ static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
 	err = connect_probe(probe, connect_timeout_ms, &error);
 	start_ns = now_ns();
 	if (err == 0)
-		err = ts_nbd_read_page(probe->nbd, 0, &patience, &error);
+		err = probe->ops->read_page(probe->handle, &patience, &error);
 	end_ns = now_ns();
 	drop_after_failure(probe, err);
 	pthread_mutex_lock(&probe->lock);
@@ -130,7 +132,8 @@ static void answer_allocated(struct ts_probe *probe, uint64_t asked)
 
 	err = connect_probe(probe, CONNECT_TIMEOUT_MS, &error);
 	if (err == 0)
-		err = ts_nbd_allocated(probe->nbd, &patience, &bytes, &error);
+		err = probe->ops->allocated(probe->handle, &patience, &bytes,
+					     &error);
 	drop_after_failure(probe, err);
 	pthread_mutex_lock(&probe->lock);
 	probe->allocated_bytes = bytes;
@@ -173,17 +176,18 @@ static void *probe_main(void *opaque)
 	return NULL;
 }
 
-int ts_probe_start(const char *socket_path, const struct ts_child *server,
-		   int interval_ms, struct ts_probe **ret,
-		   struct ts_error *error)
+int ts_probe_start(const struct ts_probe_ops *ops, const char *path,
+		   const struct ts_child *server, int interval_ms,
+		   struct ts_probe **ret, struct ts_error *error)
 {
 	struct ts_probe *probe = calloc(1, sizeof(*probe));
 	pthread_condattr_t attr;
-	int err;
+	int err = 0;
 
 	if (!probe)
 		return ts_fail(error, -ENOMEM, "probe: %m");
-	probe->socket_path = socket_path;
+	probe->ops = ops;
+	probe->path = path;
 	probe->server = server;
 	probe->interval_ms = interval_ms;
 	pthread_mutex_init(&probe->lock, NULL);
@@ -196,11 +200,13 @@ int ts_probe_start(const char *socket_path, const struct ts_child *server,
 	if (!probe->good_ns)
 		err = ts_fail(error, -EIO, "first read through the store: %s",
 			      probe->state.error.text);
-	else
+	else if (ops->warm)
+		err = ops->warm(probe->handle, server->pid, error);
+	if (err == 0)
 		err = -pthread_create(&probe->thread, NULL, probe_main, probe);
 	if (err < 0) {
-		if (probe->nbd)
-			nbd_close(probe->nbd);
+		if (probe->handle)
+			probe->ops->close(probe->handle);
 		pthread_cond_destroy(&probe->changed);
 		pthread_mutex_destroy(&probe->lock);
 		free(probe);
@@ -219,8 +225,8 @@ void ts_probe_stop(struct ts_probe *probe)
 	pthread_cond_broadcast(&probe->changed);
 	pthread_mutex_unlock(&probe->lock);
 	pthread_join(probe->thread, NULL);
-	if (probe->nbd)
-		nbd_close(probe->nbd);
+	if (probe->handle)
+		probe->ops->close(probe->handle);
 	pthread_cond_destroy(&probe->changed);
 	pthread_mutex_destroy(&probe->lock);
 	free(probe);

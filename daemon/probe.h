@@ -13,14 +13,34 @@
 #include "error.h"
 #include "spawn.h"
 
+struct ts_nbd_patience;
 struct ts_probe;
 
-/* Connect, read once, and go on reading every @interval_ms. @socket_path and
- * @server must outlive the probe.
+/* How a kind of server is read from; see front.h. */
+struct ts_probe_ops {
+	/* Waits for the server to serve; fails at once when it has ended. */
+	int (*open)(const char *path, const struct ts_child *server,
+		    int timeout_ms, void **ret, struct ts_error *error);
+
+	/* Make the server touch what this handle will need, once, before
+	 * anything is attached. NULL where there is nothing of that kind.
+	 */
+	int (*warm)(void *handle, pid_t server_pid, struct ts_error *error);
+
+	/* One real read through the store. */
+	int (*read_page)(void *handle, const struct ts_nbd_patience *patience,
+			 struct ts_error *error);
+	int (*allocated)(void *handle, const struct ts_nbd_patience *patience,
+			 uint64_t *ret_bytes, struct ts_error *error);
+	void (*close)(void *handle);
+};
+
+/* Connect, read once, and go on reading every @interval_ms. @path and @server
+ * must outlive the probe.
  */
-int ts_probe_start(const char *socket_path, const struct ts_child *server,
-		   int interval_ms, struct ts_probe **ret,
-		   struct ts_error *error);
+int ts_probe_start(const struct ts_probe_ops *ops, const char *path,
+		   const struct ts_child *server, int interval_ms,
+		   struct ts_probe **ret, struct ts_error *error);
 
 /* Ends within a second, whatever the server does. NULL is fine. */
 void ts_probe_stop(struct ts_probe *probe);

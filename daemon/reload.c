@@ -24,7 +24,8 @@ static void take_access(struct ts_daemon *d, const struct ts_config *fresh,
 {
 	struct ts_error error;
 
-	if (ts_runtime_set_access(&d->rt, "socket",
+	if (d->front->has_socket &&
+	    ts_runtime_set_access(&d->rt, d->front->path,
 				  fresh->security.socket_mode,
 				  fresh->security.socket_gid, &error) < 0) {
 		ts_log(LOG_ERR, "reload: %s: %s", name, error.text);

@@ -5,11 +5,11 @@
  * (default /run/thinswap). Instances with different directories do not meet.
  *
  *   lock         held as long as the daemon lives; names its pid
- *   socket       NBD, served by nbdkit
+ *   socket       NBD, served by nbdkit; not on the FUSE route
  *   control      the control socket of `thinswap`
  *   nbdkit.pid   the server: pid and start time
  *   device       the attached block device and its route
- *   fuse/        where the FUSE route mounts its file
+ *   fuse/        where thinswap-fuse mounts its file
  *
  * Owner    ts_runtime_open() takes the lock or fails with -EBUSY and names
  *          who has it. Whoever holds the lock may replace what the dead left.

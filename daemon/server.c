@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* server.c - nbdkit with the thinswap plugin, as the daemon's child
- *
- * nbdkit takes a socket by LISTEN_FDS and then stays in the foreground. Its
- * own --swap is not used: it locks 192 MiB of idle buffers, and does so before
- * the plugin has started; the plugin locks by itself, on fault.
+/* server.c - a front end of the engine, as the daemon's child
  *
  * An orphan is recognised by pid and start time, so that a process which has
  * got the pid since is never touched.
@@ -23,40 +19,6 @@
 
 #define TS_SERVER_NOTE "nbdkit.pid"
 #define TS_SERVER_GRACE_MS 10000
-#define TS_PLUGIN_FILE "nbdkit-thinswap-plugin.so"
-
-/* The plugin beside a daemon that runs from its build directory; else the
- * name as configured, for nbdkit to look up.
- */
-static const char *plugin_for(const struct ts_config *config, char *buf,
-			      size_t room)
-{
-	char exe[PATH_MAX];
-	ssize_t len;
-	char *slash;
-
-	if (strcmp(config->tuning.plugin, "thinswap") != 0)
-		return config->tuning.plugin;
-	len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	if (len < 0)
-		return config->tuning.plugin;
-	exe[len] = '\0';
-	slash = strrchr(exe, '/');
-	if (!slash)
-		return config->tuning.plugin;
-	*slash = '\0';
-	snprintf(buf, room, "%s/../plugin/" TS_PLUGIN_FILE, exe);
-	return access(buf, R_OK) == 0 ? buf : config->tuning.plugin;
-}
-
-/* Another plugin of nbdkit (memory, for comparison) knows only a size. */
-static bool is_ours(const char *plugin)
-{
-	const char *base = strrchr(plugin, '/');
-
-	base = base ? base + 1 : plugin;
-	return strcmp(base, "thinswap") == 0 || strcmp(base, TS_PLUGIN_FILE) == 0;
-}
 
 /* Field 22 of its stat: with the pid, it names a process for good. */
 static int start_time(pid_t pid, unsigned long long *ret)
@@ -82,35 +44,19 @@ static int start_time(pid_t pid, unsigned long long *ret)
 	return 0;
 }
 
-int ts_server_start(const struct ts_config *config,
+int ts_server_start(const struct ts_front_ops *front,
+		    const struct ts_config *config,
 		    const struct ts_runtime *rt, int listen_fd, bool realtime,
 		    struct ts_child *ret, struct ts_error *error)
 {
-	char plugin[PATH_MAX + 64], size[48], ram[48], level[24], threads[16];
-	const char *argv[12], *name = plugin_for(config, plugin, sizeof(plugin));
+	struct ts_args args = { .n = 0 };
 	unsigned long long started = 0;
 	struct ts_child child;
 	char note[64];
-	int n = 0, err;
+	int err;
 
-	snprintf(size, sizeof(size), "size=%" PRIu64,
-		 config->device.size_bytes);
-	snprintf(ram, sizeof(ram), "ram=%" PRIu64, config->ram.budget_bytes);
-	snprintf(level, sizeof(level), "level=%d", config->codec.level);
-	snprintf(threads, sizeof(threads), "%d", config->tuning.threads);
-	argv[n++] = config->tuning.nbdkit;
-	argv[n++] = "--foreground";
-	argv[n++] = "--threads";
-	argv[n++] = threads;
-	argv[n++] = name;
-	argv[n++] = size;
-	if (is_ours(name)) {
-		argv[n++] = ram;
-		argv[n++] = level;
-	}
-	argv[n] = NULL;
-
-	err = ts_spawn(&(struct ts_spawn){ .argv = argv,
+	front->command(config, rt, &args);
+	err = ts_spawn(&(struct ts_spawn){ .argv = args.argv,
 					   .listen_fd = listen_fd,
 					   .output_fd = -1,
 					   .serves_swap = true,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server.h - nbdkit with the thinswap plugin, as the daemon's child
+/* server.h - a front end of the engine, as the daemon's child
  *
  * The listening socket belongs to the daemon and is lent to nbdkit: it
  * survives nbdkit's death. nbdkit itself also survives the daemon's, on
@@ -11,15 +11,17 @@
 
 #include "config.h"
 #include "error.h"
+#include "front.h"
 #include "runtime.h"
 #include "spawn.h"
 
-/* Start nbdkit on @listen_fd and note its pid in the runtime directory. It
- * answers once ts_nbd_open() succeeds.
+/* Start @front, lend it @listen_fd (or -1), and note its pid in the runtime
+ * directory. It answers once its probe's open() succeeds.
  *
  * @realtime  let its threads run in SCHED_RR
  */
-int ts_server_start(const struct ts_config *config,
+int ts_server_start(const struct ts_front_ops *front,
+		    const struct ts_config *config,
 		    const struct ts_runtime *rt, int listen_fd, bool realtime,
 		    struct ts_child *ret, struct ts_error *error);
 

@@ -21,11 +21,7 @@
 
 static int run_runtime(struct ts_daemon *d, struct ts_error *error)
 {
-	int err = ts_runtime_open(d->runtime_dir, &d->rt, error);
-
-	if (err == 0)
-		ts_runtime_path(&d->rt, "socket", d->socket_path);
-	return err;
+	return ts_runtime_open(d->runtime_dir, &d->rt, error);
 }
 
 static int undo_runtime(struct ts_daemon *d, struct ts_error *error)
@@ -57,25 +53,33 @@ static int run_harden_self(struct ts_daemon *d, struct ts_error *error)
 	return 0;
 }
 
-static int run_listen(struct ts_daemon *d, struct ts_error *error)
+/* Which device it will be decides which server is needed. */
+static int run_route(struct ts_daemon *d, struct ts_error *error)
 {
-	return ts_runtime_listen(&d->rt, "socket",
-				 d->config.security.socket_mode,
-				 d->config.security.socket_gid, &d->listen_fd,
-				 error);
+	int err = ts_attach_choose(&d->config, &d->attach.ops, error);
+
+	if (err < 0)
+		return err;
+	d->front = d->attach.ops->front;
+	ts_runtime_path(&d->rt, d->front->path, d->served_path);
+	return 0;
 }
 
-static int undo_listen(struct ts_daemon *d, struct ts_error *error)
+static int run_place(struct ts_daemon *d, struct ts_error *error)
 {
-	ts_runtime_forget(&d->rt, "socket");
-	close(d->listen_fd);
+	return d->front->prepare(&d->config, &d->rt, &d->listen_fd, error);
+}
+
+static int undo_place(struct ts_daemon *d, struct ts_error *error)
+{
+	d->front->tidy(&d->rt, d->listen_fd);
 	d->listen_fd = -1;
 	return 0;
 }
 
 static int run_server(struct ts_daemon *d, struct ts_error *error)
 {
-	return ts_server_start(&d->config, &d->rt, d->listen_fd,
+	return ts_server_start(d->front, &d->config, &d->rt, d->listen_fd,
 			       ts_harden_wants_realtime(&d->config),
 			       &d->server, error);
 }
@@ -88,8 +92,8 @@ static int undo_server(struct ts_daemon *d, struct ts_error *error)
 
 static int run_probe(struct ts_daemon *d, struct ts_error *error)
 {
-	return ts_probe_start(d->socket_path, &d->server, PROBE_INTERVAL_MS,
-			      &d->probe, error);
+	return ts_probe_start(d->front->probe, d->served_path, &d->server,
+			      PROBE_INTERVAL_MS, &d->probe, error);
 }
 
 static int undo_probe(struct ts_daemon *d, struct ts_error *error)
@@ -118,11 +122,7 @@ static int run_attach(struct ts_daemon *d, struct ts_error *error)
 	d->attach.config = &d->config;
 	d->attach.rt = &d->rt;
 	d->attach.server = &d->server;
-	d->attach.helper = TS_CHILD_NONE;
 	d->attach.device_fd = -1;
-	err = ts_attach_choose(&d->config, &d->attach.ops, error);
-	if (err < 0)
-		return err;
 	err = d->attach.ops->attach(&d->attach, error);
 	if (err < 0)
 		return err;
@@ -154,9 +154,6 @@ static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
 	ts_harden_check_process(&d->config, "thinswapd", getpid(), table);
 	ts_harden_check_process(&d->config, d->server.name, d->server.pid,
 				table);
-	if (attach->device[0] && attach->helper.pid > 0)
-		ts_harden_check_process(&d->config, attach->helper.name,
-					attach->helper.pid, table);
 	if (attach->device[0]) {
 		ts_harden_add(table, "path", "buffers warmed",
 			      "a round without page faults",
@@ -200,7 +197,8 @@ static const struct ts_step serve_steps[] = {
 	{ "take the runtime directory", run_runtime, undo_runtime },
 	{ "look for leftovers", run_leftovers, NULL },
 	{ "harden the daemon", run_harden_self, NULL },
-	{ "make the NBD socket", run_listen, undo_listen },
+	{ "choose the route", run_route, NULL },
+	{ "make the place to serve", run_place, undo_place },
 	{ "start the server", run_server, undo_server },
 	{ "read through the store", run_probe, undo_probe },
 	{ "make the control socket", run_control, undo_control },

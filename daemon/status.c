@@ -56,7 +56,7 @@ void ts_daemon_status_refresh(struct ts_daemon *d)
 				 "swapped out there is lost", device);
 	else if (!device[0])
 		ts_daemon_status(d, "serving %s, no device attached",
-				 d->socket_path);
+				 d->served_path);
 	else if (ts_swap_lookup(device, &use) < 0)
 		ts_daemon_status(d, "%s attached by %s, not on as swap",
 				 device, d->attach.ops->name);
@@ -177,11 +177,13 @@ json_t *ts_status_json(struct ts_daemon *d)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	now_ns = now.tv_sec * 1000000000ull + now.tv_nsec;
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:s, s:f, s:o, s:o, "
-			 "s:o, s:o}",
+	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
+			 "s:o, s:o, s:o}",
 			 "version", TS_VERSION,
 			 "runtime_dir", d->rt.dir,
-			 "socket", d->socket_path,
+			 "socket", d->front->has_socket ?
+				 json_string(d->served_path) : json_null(),
+			 "served", d->served_path,
 			 "configuration",
 			 d->config.file[0] ? d->config.file : "(defaults)",
 			 "pid", getpid(),

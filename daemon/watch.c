@@ -133,9 +133,6 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 	struct ts_daemon *d = opaque;
 
 	ts_watch_feed(d);
-	if (d->state == TS_RUNNING && d->attach.helper.pid > 0 &&
-	    !ts_child_is_alive(&d->attach.helper))
-		declare_failed(d, d->attach.helper.name);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);
 	sd_event_source_set_time_relative(source, TICK_US);

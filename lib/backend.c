@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* backend.c - the registry of backends, and what they share */
 #include "backend.h"
+#include "util/lock.h"
 
 #include <errno.h>
 
@@ -15,16 +16,40 @@ const struct ts_backend *const ts_backend_of[TS_KINDS] = {
 	[TS_RAW] = &ts_backend_raw,   [TS_SPILL] = &ts_backend_spill,
 };
 
+/* One object after another, so that each block that the keeper touches brings
+ * this forward, however few there are: waiting for all at once could be for
+ * ever. The wait has an end for the whole.
+ */
+static int alloc_slowly(struct ts_media *media, unsigned n,
+			const uint16_t *bytes, ts_obj *ret_obj)
+{
+	uint64_t deadline = ts_now_ns() + TS_BLOCKS_WAIT_NS;
+	unsigned done = 0;
+	int err = 0;
+
+	while (done < n && !err) {
+		err = ts_pool_alloc(&media->pool, 1, &bytes[done],
+				    &ret_obj[done]);
+		if (!err)
+			done++;
+		else if (err == -ENOBUFS)
+			err = ts_now_ns() < deadline ?
+				      ts_blocks_wait(&media->blocks) :
+				      -ENOSPC;
+	}
+	if (err)
+		ts_pool_free(&media->pool, done, ret_obj);
+	return err;
+}
+
 int ts_media_alloc(struct ts_media *media, unsigned n, const uint16_t *bytes,
 		   ts_obj *ret_obj)
 {
-	int err;
+	int err = ts_pool_alloc(&media->pool, n, bytes, ret_obj);
 
-	do {
-		err = ts_pool_alloc(&media->pool, n, bytes, ret_obj);
-	} while (err == -ENOBUFS && !(err = ts_blocks_wait(&media->blocks)));
-	return err;
+	return err == -ENOBUFS ? alloc_slowly(media, n, bytes, ret_obj) : err;
 }
+
 static void drop_kind(struct ts_media *media, const struct ts_backend *backend,
 		      unsigned n, const ts_word *word)
 {

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 
 struct ts_spill;
+struct ts_train;
 
 struct ts_media {
 	struct ts_blocks blocks;
@@ -27,6 +28,7 @@ struct ts_media {
 	struct ts_codec codec;
 	struct ts_stats stats;
 	struct ts_spill *spill; /* or NULL */
+	struct ts_train *train; /* or NULL: no dictionaries */
 };
 
 /* Pages on their way to becoming words. */

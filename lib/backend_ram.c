@@ -9,6 +9,7 @@
  * reads there is only a hint, which the word confirms.
  */
 #include "backend.h"
+#include "train.h"
 #include "util/atomic.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static unsigned encode(struct ts_batch *batch, unsigned i, void *ret_data,
 		memcpy(ret_data, &batch->pattern[i], sizeof(uint64_t));
 		return sizeof(uint64_t);
 	}
-	*ret_codec = TS_CODEC_ZSTD;
+	*ret_codec = batch->encoder->codec;
 	return ts_codec_compress(batch->encoder, batch->page[i], ret_data,
 				 MAX_LEN);
 }
@@ -55,6 +56,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	uint8_t *data = batch->encoder->scratch;
 	uint16_t len[TS_BATCH_PAGES], bytes[TS_BATCH_PAGES];
 	uint8_t which[TS_BATCH_PAGES], codec[TS_BATCH_PAGES];
+	uint64_t tried = 0, made_bytes = 0;
 	ts_obj obj[TS_BATCH_PAGES];
 	uint64_t start_ns = ts_now_ns();
 	unsigned n = 0;
@@ -63,8 +65,13 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	for (uint64_t m = batch->todo; m; m &= m - 1) {
 		unsigned i = ts_batch_first(m);
 		enum ts_codec_id id;
-		unsigned got = encode(batch, i, data, &id);
+		unsigned got;
 
+		if (media->train)
+			ts_train_offer(media->train, batch->page[i]);
+		got = encode(batch, i, data, &id);
+		tried++;
+		made_bytes += got ? got : 4096;
 		if (!got)
 			continue;
 		which[n] = (uint8_t)i;
@@ -74,8 +81,12 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		data += got;
 		n++;
 	}
+
 	ts_stats_took(&media->stats, TS_HIST_compress, start_ns,
-		      (unsigned)__builtin_popcountll(batch->todo));
+		      (unsigned)tried);
+	ts_stats_add(&media->stats, TS_STAT_compressed_pages, (int64_t)tried);
+	ts_stats_add(&media->stats, TS_STAT_compressed_bytes,
+		     (int64_t)made_bytes);
 	if (!n)
 		return 0;
 	err = ts_media_alloc(media, n, bytes, obj);
@@ -85,6 +96,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	for (unsigned k = 0; k < n; k++) {
 		write_object(ts_pool_addr(&media->pool, obj[k]), data, len[k],
 			     batch->slot + which[k]);
+		ts_dict_ref(&media->codec.dicts, codec[k], 1);
 		ts_batch_place(batch, which[k],
 			       ts_word_ram(obj[k], len[k], codec[k]));
 		data += len[k];
@@ -144,8 +156,10 @@ static void drop(struct ts_media *media, unsigned n, const ts_word *word)
 {
 	ts_obj obj[TS_POOL_BULK];
 
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		obj[i] = ts_word_obj(word[i]);
+		ts_dict_ref(&media->codec.dicts, ts_word_codec(word[i]), -1);
+	}
 	ts_pool_free(&media->pool, n, obj);
 }
 

@@ -75,10 +75,12 @@ static void restore(struct ts_media *media, struct ts_reading *reading,
 
 static void drop(struct ts_media *media, unsigned n, const ts_word *word)
 {
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		ts_segment_died(&media->spill->segments,
 				ts_word_segment(word[i]),
 				ts_word_len(word[i]) + TS_RECORD_EXTRA);
+		ts_dict_ref(&media->codec.dicts, ts_word_codec(word[i]), -1);
+	}
 }
 
 const struct ts_backend ts_backend_spill = {

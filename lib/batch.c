@@ -44,7 +44,8 @@ int ts_batch_prepare(struct ts_core *core, struct ts_batch *batch)
 			continue;
 		/* The cheap kinds come first; most batches go on. */
 		if (ts_backends[i]->encodes && !batch->encoder)
-			batch->encoder = ts_borrow(encoders);
+			batch->encoder =
+				ts_codec_encoder(&core->media.codec);
 		err = ts_backends[i]->place(&core->media, batch);
 	}
 	if (batch->encoder)
@@ -81,6 +82,23 @@ static void close_cluster(struct ts_core *core, struct ts_cluster *cluster)
 		free_words(core, page);
 }
 
+/* Open a cluster that has words or can be given some. */
+static int open_with_leaf(struct ts_core *core, uint64_t nr,
+			  struct ts_cluster *ret_cluster)
+{
+	for (;;) {
+		int err = ts_cluster_prepare(&core->clusters, nr);
+
+		if (err)
+			return err;
+		ts_cluster_open(&core->clusters, nr, ret_cluster);
+		if (ret_cluster->words ||
+		    (ret_cluster->entry && !ret_cluster->closing))
+			return 0;
+		ts_cluster_close(ret_cluster);
+	}
+}
+
 /* Open a cluster that has words; make them if it has none. */
 static int open_for_write(struct ts_core *core, uint64_t nr,
 			  struct ts_cluster *ret_cluster)
@@ -89,26 +107,23 @@ static int open_for_write(struct ts_core *core, uint64_t nr,
 	ts_obj page;
 	int err;
 
-	err = ts_cluster_prepare(&core->clusters, nr);
-	if (err)
+	err = open_with_leaf(core, nr, ret_cluster);
+	if (err || ret_cluster->words)
 		return err;
-	ts_cluster_open(&core->clusters, nr, ret_cluster);
-	if (ret_cluster->words)
-		return 0;
 
 	/* Allocating may wait, so not under the lock. */
 	ts_cluster_close(ret_cluster);
 	err = ts_media_alloc(&core->media, 1, &page_bytes, &page);
 	if (err)
 		return err;
-	ts_cluster_open(&core->clusters, nr, ret_cluster);
-	if (!ret_cluster->words) {
+	err = open_with_leaf(core, nr, ret_cluster);
+	if (!err && !ret_cluster->words) {
 		ts_cluster_attach(&core->clusters, ret_cluster, page);
 		ts_stats_add(&core->media.stats, TS_STAT_clusters, 1);
 	} else {
 		ts_pool_free(&core->media.pool, 1, &page);
 	}
-	return 0;
+	return err;
 }
 
 int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,

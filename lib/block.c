@@ -22,8 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_NS 5000000000u
-
 _Static_assert(sizeof(struct ts_block) <= 168, "0.25 % of a block");
 
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
@@ -66,6 +64,12 @@ static uint32_t untouched(const struct ts_blocks *blocks)
 	return resident < blocks->budget ? blocks->budget - resident : 0;
 }
 
+/* Is there nothing to wait for? */
+static bool used_up(const struct ts_blocks *blocks)
+{
+	return !untouched(blocks) && !blocks->n_coming;
+}
+
 /* Atomic for those who look at it without the lock. */
 static void count_taken(struct ts_blocks *blocks, int by)
 {
@@ -96,7 +100,7 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block)
 		count_taken(blocks, 1);
 		*ret_block = pop(blocks, &blocks->touched_head);
 	} else {
-		err = untouched(blocks) ? -ENOBUFS : -ENOSPC;
+		err = used_up(blocks) ? -ENOSPC : -ENOBUFS;
 	}
 	if (blocks->n_touched == blocks->reserve / 2)
 		pthread_cond_signal(&blocks->wake_keeper);
@@ -121,13 +125,13 @@ void ts_block_give(struct ts_blocks *blocks, uint32_t block)
 
 int ts_blocks_wait(struct ts_blocks *blocks)
 {
-	uint64_t deadline = ts_now_ns() + WAIT_NS;
+	uint64_t deadline = ts_now_ns() + TS_BLOCKS_WAIT_NS;
 	int err = 0;
 
 	ts_lock(&blocks->lock);
 	while (!blocks->n_touched && !err) {
 		pthread_cond_signal(&blocks->wake_keeper);
-		if (!untouched(blocks) ||
+		if (used_up(blocks) ||
 		    ts_cond_wait_until(&blocks->refilled, &blocks->lock,
 				       deadline))
 			err = -ENOSPC;
@@ -153,6 +157,7 @@ static bool begin_touch(struct ts_blocks *blocks, uint32_t *ret_block)
 		else
 			*ret_block = blocks->fresh++;
 		count_taken(blocks, 1);
+		blocks->n_coming++;
 		found = true;
 	}
 	ts_unlock(&blocks->lock);
@@ -170,6 +175,7 @@ unsigned ts_blocks_refill(struct ts_blocks *blocks, unsigned max)
 
 		memset(&blocks->meta[block], 0, sizeof(*blocks->meta));
 		ts_lock(&blocks->lock);
+		blocks->n_coming--;
 		if (err) {
 			push(blocks, &blocks->cold_head, block);
 			count_taken(blocks, -1);

@@ -58,7 +58,8 @@ struct ts_blocks {
 	uint32_t cold_head;    /* free, given back before */
 	uint32_t fresh;        /* blocks from here on were never used */
 	uint32_t n_touched;    /* free and touched */
-	uint32_t n_taken;      /* handed out */
+	uint32_t n_taken;      /* handed out, or on the way between states */
+	uint32_t n_coming;     /* of these, being touched */
 };
 
 /* Metadata for n blocks at @base, of which @budget may be touched at a time.
@@ -83,10 +84,11 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block);
 /* Give an empty block back. */
 void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 
-/* After -ENOBUFS: wait, at most five seconds, until the keeper has refilled
+/* After -ENOBUFS: wait, at most TS_BLOCKS_WAIT_NS, until the keeper has refilled
  * the reserve. The caller holds no lock that the keeper takes. Returns 0 (try
  * again) or -ENOSPC (the budget is used up, or the system has no memory).
  */
+#define TS_BLOCKS_WAIT_NS 5000000000ull
 int ts_blocks_wait(struct ts_blocks *blocks);
 
 /* For the keeper, under the lock: half of the reserve is gone, and there is

@@ -19,10 +19,14 @@ static bool object_in_use(struct ts_pool *pool, ts_obj obj)
 {
 	uint32_t block = (uint32_t)(obj.grains >>
 				    (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT));
-	struct ts_block *m = &pool->blocks->meta[block];
-	unsigned bytes = pool->classes[m->size_class].obj_bytes;
 	unsigned off = obj.grains << TS_GRAIN_SHIFT & (TS_BLOCK_BYTES - 1);
+	const struct ts_block *m;
+	unsigned bytes;
 
+	if (block >= pool->blocks->fresh)
+		return false;
+	m = &pool->blocks->meta[block];
+	bytes = pool->classes[m->size_class].obj_bytes;
 	return off % bytes == 0 && m->map[off / bytes / 64] >> off / bytes % 64 & 1;
 }
 

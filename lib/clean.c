@@ -16,6 +16,8 @@
 #include "clean.h"
 
 #define LIVE_MAX (TS_SEGMENT_BYTES / 8 * 7)
+/* Told in one go: few enough that others still find free ones. */
+#define TRIM_SEGMENTS 64u
 
 struct cleaning {
 	struct ts_cleaner *with;
@@ -54,7 +56,7 @@ static void move_record(struct cleaning *c, uint64_t slot, ts_word word)
 				    c->with->page_buf)) {
 		c->bad = true;
 	} else {
-		ts_pack_add(c->pack, &media->spill->seal, slot, codec,
+		ts_pack_add(c->pack, media, slot, codec,
 			    c->with->page_buf, len, word);
 		ts_stats_add(&media->stats, TS_STAT_cleaned_pages, 1);
 	}
@@ -105,18 +107,18 @@ static void move_by_table(struct cleaning *c, const struct ts_segment *s)
 		move_slot(c, with->slot[i]);
 }
 
-/* Clean the emptiest segment with at most @max_live bytes. Returns whether
- * there was one.
+/* Clean the emptiest segment with at most @max_live bytes. Returns 1 if all
+ * that lived in it was moved, 0 if not, -1 if there was none.
  */
-static bool clean_one(struct ts_cleaner *cleaner, struct ts_pack *pack,
-		      uint32_t max_live)
+static int clean_one(struct ts_cleaner *cleaner, struct ts_pack *pack,
+		     uint32_t max_live)
 {
 	struct ts_segments *segments = &cleaner->core->media.spill->segments;
 	struct cleaning c = { .with = cleaner, .pack = pack };
 	struct ts_segment copy;
 
 	if (!ts_segment_emptiest(segments, max_live, &c.segment, &copy))
-		return false;
+		return -1;
 	pack->pinned[pack->n_pinned++] = c.segment;
 	c.generation = copy.generation;
 	if (read_segment(cleaner, c.segment))
@@ -125,26 +127,30 @@ static bool clean_one(struct ts_cleaner *cleaner, struct ts_pack *pack,
 		c.bad = true;
 	if (c.bad)
 		ts_segment_skip(segments, c.segment);
-	return true;
+	return !c.bad && !c.full;
 }
 
 unsigned ts_clean_into(struct ts_cleaner *cleaner, struct ts_pack *pack)
 {
 	unsigned n = 0;
+	int done = 0;
 
 	while (pack->n_pinned < TS_PACK_PINNED && pack->used < LIVE_MAX &&
-	       clean_one(cleaner, pack, LIVE_MAX - pack->used))
-		n++;
+	       ts_pack_room(pack) && done >= 0) {
+		done = clean_one(cleaner, pack, LIVE_MAX - pack->used);
+		n += done > 0;
+	}
 	return n;
 }
 
 void ts_trim_free_segments(struct ts_spill *spill)
 {
-	uint32_t segment;
+	uint32_t first, n;
 
-	while (spill->file.block &&
-	       ts_segment_claim_dirty(&spill->segments, &segment)) {
-		ts_spill_file_discard(&spill->file, segment);
-		ts_segment_release(&spill->segments, segment);
+	while (ts_spill_file_can_discard(&spill->file) &&
+	       (n = ts_segment_claim_dirty(&spill->segments, TRIM_SEGMENTS,
+					   &first))) {
+		ts_spill_file_discard(&spill->file, first, n);
+		ts_segment_release(&spill->segments, first, n);
 	}
 }

@@ -16,11 +16,11 @@ struct ts_cleaner {
 
 /* Move what lives in the emptiest segments into a pack that is being filled,
  * as many segments as fit while leaving an eighth of the pack for new records.
- * They become free when the pack is published. Returns how many.
+ * They become free when the pack is published. Returns how many can.
  */
 unsigned ts_clean_into(struct ts_cleaner *cleaner, struct ts_pack *pack);
 
-/* Tell a block device which segments have become free. */
+/* Tell the device which segments have become free. */
 void ts_trim_free_segments(struct ts_spill *spill);
 
 #endif

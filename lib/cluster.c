@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cluster.c - the map: words of slots, 512 to a cluster
  *
- * Entries of root and leaves are written under a lock and read without one,
- * so they are atomic: a release store pairs with the acquire load of whoever
- * follows it into the leaf. A leaf entry is written only under its cluster's
- * stripe.
+ * Entries of the root change under the leaf lock, those of a leaf under their
+ * cluster's stripe. Stores are atomic with release order also for the sake of
+ * another process, that maps the segment after this one was killed between
+ * any two instructions.
+ *
+ * Whoever follows a root entry into a leaf holds a stripe, any stripe, for as
+ * long as it looks at the leaf. So when each stripe has been taken and let go
+ * once, everybody has come by who looked before. A leaf is taken away in two
+ * such steps: its root entry is flagged, after which nobody attaches clusters
+ * to it; if it is then still empty the entry is cleared, after which nobody
+ * finds it.
  */
 #include "cluster.h"
 #include "util/atomic.h"
@@ -45,7 +52,8 @@ int ts_clusters_init(struct ts_clusters *clusters, struct ts_pool *pool,
 	clusters->stripes =
 		aligned_alloc(_Alignof(struct ts_stripe),
 			      TS_STRIPES * sizeof(*clusters->stripes));
-	if (!clusters->stripes)
+	clusters->leaf_live = calloc(clusters->n_leaves, sizeof(uint32_t));
+	if (!clusters->stripes || !clusters->leaf_live)
 		return -ENOMEM;
 	for (unsigned i = 0; i < TS_STRIPES; i++) {
 		ts_mutex_init(&clusters->stripes[i].lock);
@@ -57,20 +65,29 @@ int ts_clusters_init(struct ts_clusters *clusters, struct ts_pool *pool,
 
 void ts_clusters_fini(struct ts_clusters *clusters)
 {
-	if (!clusters->stripes)
-		return;
-	for (unsigned i = 0; i < TS_STRIPES; i++)
-		pthread_mutex_destroy(&clusters->stripes[i].lock);
-	pthread_mutex_destroy(&clusters->leaf_lock);
+	if (clusters->stripes && clusters->leaf_live) {
+		for (unsigned i = 0; i < TS_STRIPES; i++)
+			pthread_mutex_destroy(&clusters->stripes[i].lock);
+		pthread_mutex_destroy(&clusters->leaf_lock);
+	}
 	free(clusters->stripes);
+	free(clusters->leaf_live);
 	clusters->stripes = NULL;
+	clusters->leaf_live = NULL;
 }
 
-static uint32_t *leaf_at(const struct ts_clusters *clusters, uint64_t i)
-{
-	uint32_t block = ts_load_acquire(&clusters->root[i]);
+#define ROOT_CLOSING (1u << 31)
 
-	return block ? ts_block_addr(clusters->pool->blocks, block - 1) : NULL;
+/* A leaf; @ret_closing, if not NULL, says that it may be going away. */
+static uint32_t *leaf_at(const struct ts_clusters *clusters, uint64_t i,
+			 bool *ret_closing)
+{
+	uint32_t entry = ts_load_acquire(&clusters->root[i]);
+
+	if (ret_closing)
+		*ret_closing = entry & ROOT_CLOSING;
+	entry &= ~ROOT_CLOSING;
+	return entry ? ts_block_addr(clusters->pool->blocks, entry - 1) : NULL;
 }
 
 static int new_leaf(struct ts_clusters *clusters, uint64_t i)
@@ -92,16 +109,27 @@ static int new_leaf(struct ts_clusters *clusters, uint64_t i)
 int ts_cluster_prepare(struct ts_clusters *clusters, uint64_t nr)
 {
 	uint64_t i = nr / TS_LEAF_CLUSTERS;
+	bool closing;
 	int err = 0;
 
 	assert(nr < clusters->n_clusters);
-	if (leaf_at(clusters, i))
+	if (leaf_at(clusters, i, &closing) && !closing)
 		return 0;
+	/* Whoever closes a leaf holds this until it is gone or open again. */
 	ts_lock(&clusters->leaf_lock);
-	if (!leaf_at(clusters, i))
+	if (!leaf_at(clusters, i, NULL))
 		err = new_leaf(clusters, i);
 	ts_unlock(&clusters->leaf_lock);
 	return err;
+}
+
+/* Count a cluster of a leaf in or out. */
+static void count_live(struct ts_clusters *clusters, uint64_t nr, int by)
+{
+	uint32_t *live = &clusters->leaf_live[nr / TS_LEAF_CLUSTERS];
+
+	if (ts_add_relaxed(live, (uint32_t)by) + (uint32_t)by == 0)
+		ts_add_relaxed(&clusters->n_empty, 1);
 }
 
 static void set_words(const struct ts_clusters *clusters,
@@ -122,7 +150,7 @@ void ts_cluster_open(struct ts_clusters *clusters, uint64_t nr,
 		.stripe = &clusters->stripes[nr % TS_STRIPES],
 	};
 	ts_lock(&ret_cluster->stripe->lock);
-	leaf = leaf_at(clusters, nr / TS_LEAF_CLUSTERS);
+	leaf = leaf_at(clusters, nr / TS_LEAF_CLUSTERS, &ret_cluster->closing);
 	if (!leaf)
 		return;
 	ret_cluster->entry = &leaf[nr % TS_LEAF_CLUSTERS];
@@ -139,12 +167,13 @@ void ts_cluster_close(struct ts_cluster *cluster)
 void ts_cluster_attach(struct ts_clusters *clusters,
 		       struct ts_cluster *cluster, ts_obj page)
 {
-	assert(cluster->entry && !cluster->words);
+	assert(cluster->entry && !cluster->words && !cluster->closing);
 	set_words(clusters, cluster, page);
 	memset(cluster->words, 0, TS_CLUSTER_SLOTS * sizeof(ts_word));
 	ts_store_relaxed(cluster->note,
 			 TS_NOTE_WORDS | cluster->nr << TS_NOTE_CLUSTER_SHIFT);
 	ts_store_release(cluster->entry, ts_pool_page_index(page) + 1);
+	count_live(clusters, cluster->nr, 1);
 }
 
 ts_obj ts_cluster_detach(struct ts_clusters *clusters,
@@ -157,6 +186,7 @@ ts_obj ts_cluster_detach(struct ts_clusters *clusters,
 	cluster->words = NULL;
 	cluster->note = NULL;
 	cluster->stripe->seq++;
+	count_live(clusters, cluster->nr, -1);
 	return page;
 }
 
@@ -208,20 +238,81 @@ ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,
 	return old;
 }
 
-uint64_t ts_cluster_next(const struct ts_clusters *clusters, uint64_t nr,
+/* The first entry of a leaf from @nr on that is set, or @end. */
+static uint64_t next_in_leaf(struct ts_clusters *clusters, uint64_t nr,
+			     uint64_t end)
+{
+	struct ts_stripe *stripe = &clusters->stripes[nr % TS_STRIPES];
+	const uint32_t *leaf;
+
+	ts_lock(&stripe->lock);
+	leaf = leaf_at(clusters, nr / TS_LEAF_CLUSTERS, NULL);
+	if (!leaf)
+		nr = end;
+	while (nr < end && !ts_load_acquire(&leaf[nr % TS_LEAF_CLUSTERS]))
+		nr++;
+	ts_unlock(&stripe->lock);
+	return nr;
+}
+
+uint64_t ts_cluster_next(struct ts_clusters *clusters, uint64_t nr,
 			 uint64_t end)
 {
 	while (nr < end) {
 		uint64_t i = nr / TS_LEAF_CLUSTERS;
-		const uint32_t *leaf = leaf_at(clusters, i);
 		uint64_t leaf_end = (i + 1) * TS_LEAF_CLUSTERS;
 
 		if (leaf_end > end)
 			leaf_end = end;
-		for (; leaf && nr < leaf_end; nr++)
-			if (ts_load_acquire(&leaf[nr % TS_LEAF_CLUSTERS]))
+		/* Most of a large device has no leaves. */
+		if (ts_load_relaxed(&clusters->root[i])) {
+			nr = next_in_leaf(clusters, nr, leaf_end);
+			if (nr < leaf_end)
 				return nr;
+		}
 		nr = leaf_end;
 	}
 	return end;
+}
+
+/* Wait until everybody who holds a stripe now has let go of it. */
+static void pass_stripes(struct ts_clusters *clusters)
+{
+	for (unsigned i = 0; i < TS_STRIPES; i++) {
+		ts_lock(&clusters->stripes[i].lock);
+		ts_unlock(&clusters->stripes[i].lock);
+	}
+}
+
+/* Under the leaf lock. Returns whether the leaf is gone. */
+static bool close_leaf(struct ts_clusters *clusters, uint32_t i)
+{
+	uint32_t entry = ts_load_relaxed(&clusters->root[i]);
+
+	if (!entry || ts_load_relaxed(&clusters->leaf_live[i]))
+		return false;
+	ts_store_release(&clusters->root[i], entry | ROOT_CLOSING);
+	pass_stripes(clusters);
+	if (ts_load_relaxed(&clusters->leaf_live[i])) {
+		ts_store_release(&clusters->root[i], entry);
+		return false;
+	}
+	ts_store_release(&clusters->root[i], 0);
+	pass_stripes(clusters);
+	ts_block_give(clusters->pool->blocks, entry - 1);
+	return true;
+}
+
+unsigned ts_clusters_reclaim(struct ts_clusters *clusters)
+{
+	unsigned done = 0;
+
+	if (!ts_load_relaxed(&clusters->n_empty))
+		return 0;
+	ts_store_relaxed(&clusters->n_empty, 0);
+	ts_lock(&clusters->leaf_lock);
+	for (uint32_t i = 0; i < clusters->n_leaves; i++)
+		done += close_leaf(clusters, i);
+	ts_unlock(&clusters->leaf_lock);
+	return done;
 }

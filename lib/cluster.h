@@ -10,10 +10,11 @@
  * Lifetime  A cluster is there only while one of its slots is. Its lock lives
  *           outside it, in a table of stripes, and is taken before the
  *           directory is read: nobody can hold words that a concurrent
- *           discard frees. Leaves stay.
+ *           discard frees. A leaf goes away some time after its last
+ *           cluster did; see ts_clusters_reclaim().
  * Truth     The root, leaves and words live in the shared segment, and every
  *           change is one atomic store. Live counts can be rebuilt.
- * Locks     A stripe is the outermost lock of the engine; hold one at a time.
+ * Locks     Stripes are the outermost lock of the engine; hold one at a time.
  */
 #ifndef TS_CLUSTER_H
 #define TS_CLUSTER_H
@@ -31,9 +32,11 @@ struct ts_stripe {
 
 struct ts_clusters {
 	struct ts_pool *pool;
-	uint32_t *root; /* block of the leaf + 1, or 0 */
+	uint32_t *root; /* block of the leaf + 1, or 0; and a flag */
 	uint64_t n_clusters;
 	uint32_t n_leaves;
+	uint32_t *leaf_live; /* clusters in each leaf, relaxed */
+	uint32_t n_empty;    /* leaves that may be empty: a hint, relaxed */
 	pthread_mutex_t leaf_lock; /* making a leaf; a leaf lock otherwise */
 	struct ts_stripe *stripes;
 };
@@ -43,6 +46,7 @@ struct ts_cluster {
 	uint64_t nr;
 	struct ts_stripe *stripe;
 	uint32_t *entry; /* in the leaf, or NULL */
+	bool closing;    /* the leaf may be going away: attach nothing */
 	ts_word *words;  /* or NULL: all none */
 	uint64_t *note;  /* of the page of words; if words */
 };
@@ -63,7 +67,8 @@ int ts_clusters_init(struct ts_clusters *clusters, struct ts_pool *pool,
 void ts_clusters_fini(struct ts_clusters *clusters);
 
 /* Make sure that cluster @nr can be given words: its leaf exists. Call before
- * opening it. May wait for the keeper. Returns 0 or -ENOSPC.
+ * opening it; and again, should the leaf be gone or closing by then. May wait
+ * for the keeper. Returns 0 or -ENOSPC.
  */
 int ts_cluster_prepare(struct ts_clusters *clusters, uint64_t nr);
 
@@ -106,11 +111,16 @@ void ts_cluster_flag(struct ts_cluster *cluster, unsigned slot, ts_word word);
 ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,
 			   ts_word word);
 
-/* Number of the first cluster from @nr on that may have words, or @end. A
- * look without locks: whoever wrote before the call is seen.
+/* Number of the first cluster from @nr on that may have words, or @end:
+ * whoever wrote before the call is seen. Takes stripes, one at a time.
  */
-uint64_t ts_cluster_next(const struct ts_clusters *clusters, uint64_t nr,
+uint64_t ts_cluster_next(struct ts_clusters *clusters, uint64_t nr,
 			 uint64_t end);
+
+/* Give the blocks of empty leaves back. Takes the stripes one after the other;
+ * hold none. Returns how many.
+ */
+unsigned ts_clusters_reclaim(struct ts_clusters *clusters);
 
 /* The words of a detached page. */
 static inline ts_word *ts_cluster_words(const struct ts_clusters *clusters,

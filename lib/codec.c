@@ -3,11 +3,18 @@
  *
  * zstd runs in static contexts. Its context for 4 KiB inputs is small enough
  * to be touched at start, which memset does here.
+ *
+ * Up to its version 1.5.4, zstd looks for the magic number of a skippable
+ * frame wherever a frame could begin, even in this format and even when fewer
+ * than four bytes are left: with damaged input it reads up to three bytes too
+ * many. Frames of ours begin with a zero byte, which no such number does.
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "codec.h"
 #include "util/atomic.h"
+#include "shm.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +22,7 @@
 #include <zstd.h>
 
 #define PAGE_BYTES 4096
+#define DICT_ROOM_BYTES (64u << 10)
 
 /* A request may put a page at any address. */
 typedef uint64_t __attribute__((aligned(1), may_alias)) any_u64;
@@ -44,14 +52,20 @@ static void *touched_memory(size_t bytes)
 	return memory;
 }
 
-static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
+static struct ts_coder *new_coder(struct ts_dicts *dicts,
+				  const ZSTD_CCtx_params *params)
 {
 	struct ts_coder *coder = calloc(1, sizeof(*coder));
-	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) :
+	/* An attached dictionary brings parameters of its own. */
+	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) +
+					DICT_ROOM_BYTES :
 				ZSTD_estimateDCtxSize();
 
 	if (!coder)
 		return NULL;
+	coder->dicts = dicts;
+	coder->codec = TS_CODEC_ZSTD;
+	coder->zstd_bytes = bytes;
 	coder->scratch = touched_memory(TS_BATCH_PAGES * PAGE_BYTES);
 	coder->zstd_memory = touched_memory(bytes);
 	if (coder->zstd_memory && params) {
@@ -65,11 +79,11 @@ static struct ts_coder *new_coder(const ZSTD_CCtx_params *params)
 	return coder;
 }
 
-static int add_coders(struct ts_lend *lend, unsigned n,
+static int add_coders(struct ts_codec *codec, struct ts_lend *lend, unsigned n,
 		      const ZSTD_CCtx_params *params)
 {
 	for (unsigned i = 0; i < n; i++) {
-		struct ts_coder *coder = new_coder(params);
+		struct ts_coder *coder = new_coder(&codec->dicts, params);
 
 		if (!coder)
 			return -ENOMEM;
@@ -92,46 +106,6 @@ static void fini_coders(struct ts_lend *lend)
 	ts_lend_fini(lend);
 }
 
-#define ENCODERS_MAX 64u
-
-static void exchange(struct ts_coder *coder, void *memory, size_t bytes,
-		     const ZSTD_CCtx_params *params)
-{
-	free(coder->zstd_memory);
-	coder->zstd_memory = memory;
-	coder->zstd = ZSTD_initStaticCCtx(memory, bytes);
-	ZSTD_CCtx_setParametersUsingCCtxParams(coder->zstd, params);
-}
-
-int ts_codec_set_level(struct ts_codec *codec, int level)
-{
-	ZSTD_CCtx_params *params = new_params(level);
-	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) :
-				0;
-	void *memory[ENCODERS_MAX] = { NULL };
-	struct ts_coder *coder[ENCODERS_MAX];
-	bool all = params != NULL;
-
-	for (unsigned i = 0; i < codec->n_encoders && all; i++)
-		all = (memory[i] = touched_memory(bytes)) != NULL;
-	if (!all) {
-		for (unsigned i = 0; i < codec->n_encoders; i++)
-			free(memory[i]);
-		ZSTD_freeCCtxParams(params);
-		return -ENOMEM;
-	}
-	/* All at once: the one returned last would be lent first again. */
-	for (unsigned i = 0; i < codec->n_encoders; i++)
-		coder[i] = ts_borrow(&codec->encoders);
-	for (unsigned i = 0; i < codec->n_encoders; i++) {
-		exchange(coder[i], memory[i], bytes, params);
-		ts_return(&codec->encoders, coder[i]);
-	}
-	ts_store_relaxed(&codec->level, level);
-	ZSTD_freeCCtxParams(params);
-	return 0;
-}
-
 int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 		  unsigned n_decoders)
 {
@@ -143,11 +117,13 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 	ts_lend_init(&codec->encoders);
 	ts_lend_init(&codec->decoders);
 	codec->made = true;
-	codec->level = level;
 	codec->n_encoders = n_encoders;
-	err = add_coders(&codec->encoders, n_encoders, params);
+	codec->n_decoders = n_decoders;
+	err = ts_dicts_init(&codec->dicts, level);
 	if (!err)
-		err = add_coders(&codec->decoders, n_decoders, NULL);
+		err = add_coders(codec, &codec->encoders, n_encoders, params);
+	if (!err)
+		err = add_coders(codec, &codec->decoders, n_decoders, NULL);
 	ZSTD_freeCCtxParams(params);
 	if (err)
 		ts_codec_fini(codec);
@@ -160,7 +136,127 @@ void ts_codec_fini(struct ts_codec *codec)
 		return;
 	fini_coders(&codec->encoders);
 	fini_coders(&codec->decoders);
+	ts_dicts_fini(&codec->dicts);
 	codec->made = false;
+}
+
+struct ts_coder *ts_codec_encoder(struct ts_codec *codec)
+{
+	struct ts_coder *coder = ts_borrow(&codec->encoders);
+	uint32_t added = ts_load_acquire(&codec->dicts.added);
+
+	if (coder->added != added) {
+		coder->codec = ts_load_relaxed(&codec->dicts.current);
+		ZSTD_CCtx_refCDict(coder->zstd,
+				   ts_dict_of(coder->dicts, coder->codec)
+					   ->cdict);
+		coder->added = added;
+	}
+	return coder;
+}
+
+/* Take every coder off the stack at once, and put them back. */
+static void wait_for_all(struct ts_lend *lend, unsigned n)
+{
+	struct ts_coder *first = NULL;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct ts_coder *coder = ts_borrow(lend);
+
+		coder->lent.next = first ? &first->lent : NULL;
+		first = coder;
+	}
+	while (first) {
+		struct ts_lent *next = first->lent.next;
+
+		ts_return(lend, first);
+		first = (struct ts_coder *)next;
+	}
+}
+
+#define ENCODERS_MAX 64u
+
+static void exchange(struct ts_coder *coder, void *memory, size_t bytes,
+		     const ZSTD_CCtx_params *params)
+{
+	free(coder->zstd_memory);
+	coder->zstd_memory = memory;
+	coder->zstd_bytes = bytes;
+	coder->zstd = ZSTD_initStaticCCtx(memory, bytes);
+	ZSTD_CCtx_setParametersUsingCCtxParams(coder->zstd, params);
+	/* Without a dictionary, until the next borrower finds there is one. */
+	coder->added = 0;
+	coder->codec = TS_CODEC_ZSTD;
+}
+
+/* All at once: the one returned last would be lent first again. */
+static void exchange_all(struct ts_codec *codec, void **memory, size_t bytes,
+			 const ZSTD_CCtx_params *params,
+			 struct ts_dict_rooms *rooms)
+{
+	struct ts_coder *coder[ENCODERS_MAX];
+
+	for (unsigned i = 0; i < codec->n_encoders; i++)
+		coder[i] = ts_borrow(&codec->encoders);
+	for (unsigned i = 0; i < codec->n_encoders; i++)
+		exchange(coder[i], memory[i], bytes, params);
+	ts_dicts_set_level(&codec->dicts, rooms);
+	for (unsigned i = 0; i < codec->n_encoders; i++)
+		ts_return(&codec->encoders, coder[i]);
+}
+
+int ts_codec_set_level(struct ts_codec *codec, int level)
+{
+	ZSTD_CCtx_params *params = new_params(level);
+	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) +
+					DICT_ROOM_BYTES :
+				0;
+	void *memory[ENCODERS_MAX] = { NULL };
+	struct ts_dict_rooms rooms;
+	bool all = params != NULL;
+
+	assert(codec->n_encoders <= ENCODERS_MAX);
+	for (unsigned i = 0; i < codec->n_encoders && all; i++)
+		all = (memory[i] = touched_memory(bytes)) != NULL;
+	if (all && !ts_dict_rooms_new(&rooms, level)) {
+		exchange_all(codec, memory, bytes, params, &rooms);
+	} else {
+		all = false;
+		for (unsigned i = 0; i < codec->n_encoders; i++)
+			free(memory[i]);
+	}
+	ZSTD_freeCCtxParams(params);
+	return all ? 0 : -ENOMEM;
+}
+
+void ts_codec_retire(struct ts_codec *codec)
+{
+	struct ts_dict *dict = ts_dicts_unused(&codec->dicts);
+
+	if (!dict)
+		return;
+	wait_for_all(&codec->encoders, codec->n_encoders);
+	wait_for_all(&codec->decoders, codec->n_decoders);
+	/* An encoder may have used it until just now. */
+	if (ts_dicts_unused(&codec->dicts) == dict)
+		dict->in_use = false;
+}
+
+static void touch_coders(struct ts_lend *lend)
+{
+	for (struct ts_lent *l = lend->free; l; l = l->next) {
+		struct ts_coder *c = (struct ts_coder *)l;
+
+		ts_shm_touch(c->scratch, TS_BATCH_PAGES * PAGE_BYTES);
+		ts_shm_touch(c->zstd_memory, c->zstd_bytes);
+	}
+}
+
+void ts_codec_touch(struct ts_codec *codec)
+{
+	touch_coders(&codec->encoders);
+	touch_coders(&codec->decoders);
+	ts_dicts_touch(&codec->dicts);
 }
 
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
@@ -176,9 +272,18 @@ unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
 		     const void *data, unsigned len_bytes, void *ret_page)
 {
+	const struct ts_dict *dict = ts_dict_of(decoder->dicts, codec);
 	uint64_t pattern;
 	size_t n;
 
+	if (dict) {
+		if (!dict->ddict)
+			return -EBADMSG;
+		n = ZSTD_decompress_usingDDict(decoder->zstd, ret_page,
+					       PAGE_BYTES, data, len_bytes,
+					       dict->ddict);
+		return n == PAGE_BYTES ? 0 : -EBADMSG;
+	}
 	switch (codec) {
 	case TS_CODEC_RAW:
 		if (len_bytes != PAGE_BYTES)

@@ -11,6 +11,7 @@
 #ifndef TS_CODEC_H
 #define TS_CODEC_H
 
+#include "dict.h"
 #include "util/lend.h"
 #include "word.h"
 
@@ -31,12 +32,16 @@ struct ts_coder {
 	void *zstd_memory;
 	void *zstd; /* ZSTD_CCtx or ZSTD_DCtx, inside the memory */
 	uint8_t *scratch;
+	struct ts_dicts *dicts;
+	uint32_t added;         /* an encoder's: dictionary it has, see dict.h */
+	enum ts_codec_id codec; /* an encoder's: what it makes */
+	size_t zstd_bytes;
 };
 
 struct ts_codec {
 	struct ts_lend encoders, decoders; /* of struct ts_coder */
-	unsigned n_encoders;
-	int level;
+	unsigned n_encoders, n_decoders;
+	struct ts_dicts dicts;
 	bool made;
 };
 
@@ -47,19 +52,35 @@ int ts_codec_init(struct ts_codec *codec, int level, unsigned n_encoders,
 		  unsigned n_decoders);
 void ts_codec_fini(struct ts_codec *codec);
 
-/* Change the level. Waits for every encoder in turn; allocates, so it is not
- * for the request path. Returns 0, or -ENOMEM: nothing has changed.
+/* Borrow an encoder that has the current dictionary. */
+struct ts_coder *ts_codec_encoder(struct ts_codec *codec);
+
+/* Give up the generations that no page uses any more. Waits until every coder
+ * has been returned, so call it from a thread that has none, rarely.
+ */
+void ts_codec_retire(struct ts_codec *codec);
+
+/* Change the level. Waits for every encoder; allocates, so it is not for the
+ * request path. Returns 0, or -ENOMEM: nothing has changed.
  */
 int ts_codec_set_level(struct ts_codec *codec, int level);
 
-/* Compress a page. Returns the length, 1..@max_bytes, or 0 when it would be
- * longer than that.
+/* Touch the memory of all coders, none of which is in use. */
+void ts_codec_touch(struct ts_codec *codec);
+
+/* Compress a page; the codec is @encoder->codec. Returns the length, 1..@max_bytes, or 0 when it would be
+ * longer than that; or by up to some twelve bytes shorter, which zstd wants to
+ * spare.
  */
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 			   void *ret_data, unsigned max_bytes);
 
-/* Restore a page from an object's bytes. Returns 0, or -EBADMSG when they are
- * not a page of that codec; @ret_page is then undefined.
+/* What zstd may look at beyond the end of a frame; see codec.c. */
+#define TS_CODEC_SLACK_BYTES 3u
+
+/* Restore a page from an object's bytes, any bytes at all. Behind them,
+ * TS_CODEC_SLACK_BYTES more must be readable. Returns 0, or -EBADMSG when they
+ * are not a page of that codec; @ret_page is then undefined.
  */
 int ts_codec_restore(struct ts_coder *decoder, enum ts_codec_id codec,
 		     const void *data, unsigned len_bytes, void *ret_page);

@@ -59,7 +59,7 @@ static ts_obj move_words(struct ts_core *core, uint64_t note, ts_obj from,
 	return unused;
 }
 
-static bool move_one(struct ts_core *core, unsigned size_class, ts_obj from)
+static void move_one(struct ts_core *core, unsigned size_class, ts_obj from)
 {
 	struct ts_pool *pool = &core->media.pool;
 	uint16_t bytes = pool->classes[size_class].obj_bytes;
@@ -67,7 +67,7 @@ static bool move_one(struct ts_core *core, unsigned size_class, ts_obj from)
 	ts_obj to, unused;
 
 	if (ts_pool_alloc(pool, 1, &bytes, &to))
-		return false;
+		return;
 	if (size_class != TS_CLASS_PAGE) {
 		unused = move_object(core, ts_ram_owner(pool, from), from, to);
 	} else {
@@ -78,36 +78,35 @@ static bool move_one(struct ts_core *core, unsigned size_class, ts_obj from)
 			unused = move_object(core, note, from, to);
 	}
 	ts_pool_free(pool, 1, &unused);
-	if (unused.grains == to.grains)
-		return false;
-	ts_stats_add(&core->media.stats, TS_STAT_compacted_objects, 1);
-	return true;
+	if (unused.grains == from.grains)
+		ts_stats_add(&core->media.stats, TS_STAT_compacted_objects, 1);
 }
 
 /* Returns whether a block became empty. */
-static bool empty_one_block(struct ts_core *core, unsigned size_class)
+static bool empty_one_block(struct ts_core *core, unsigned size_class,
+			    enum ts_slack slack)
 {
 	struct ts_pool *pool = &core->media.pool;
 	ts_obj obj[TS_BLOCK_MAX_OBJECTS];
-	unsigned n, moved = 0;
+	unsigned n;
 	uint32_t block;
 
-	n = ts_pool_isolate(pool, size_class, &block, obj);
+	n = ts_pool_isolate(pool, size_class, slack, &block, obj);
 	if (!n)
 		return false;
 	for (unsigned i = 0; i < n; i++)
-		moved += move_one(core, size_class, obj[i]);
-	ts_pool_unisolate(pool, block);
-	return moved == n;
+		move_one(core, size_class, obj[i]);
+	return ts_pool_unisolate(pool, block);
 }
 
-unsigned ts_compact(struct ts_core *core, unsigned max_blocks)
+unsigned ts_compact(struct ts_core *core, enum ts_slack slack,
+		    unsigned max_blocks)
 {
 	unsigned done = 0;
 
 	ts_lock(&core->compaction);
 	for (unsigned k = 0; k < TS_POOL_CLASSES; k++)
-		while (done < max_blocks && empty_one_block(core, k))
+		while (done < max_blocks && empty_one_block(core, k, slack))
 			done++;
 	ts_unlock(&core->compaction);
 	return done;

@@ -6,9 +6,10 @@
 #include "core.h"
 
 /* Move objects out of the emptiest blocks of classes that have more room than
- * they need, until @max_blocks are empty. Returns how many are. Safe beside
+ * @slack lets them keep, until @max_blocks are empty. Returns how many are. Safe beside
  * requests; never waits for memory. Hold no lock.
  */
-unsigned ts_compact(struct ts_core *core, unsigned max_blocks);
+unsigned ts_compact(struct ts_core *core, enum ts_slack slack,
+		    unsigned max_blocks);
 
 #endif

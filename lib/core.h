@@ -10,6 +10,7 @@
 
 #include "backend.h"
 #include "cluster.h"
+#include "event.h"
 #include "shm.h"
 
 struct ts_core {
@@ -18,6 +19,7 @@ struct ts_core {
 	struct ts_media media;
 	struct ts_clusters clusters;
 	pthread_mutex_t compaction;
+	struct ts_events events;
 };
 
 #endif

@@ -13,6 +13,7 @@
  */
 #include "keeper.h"
 #include "compact.h"
+#include "train.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -20,6 +21,7 @@
 
 #define TICK_MIN_NS 250000000ull
 #define TICK_MAX_NS 1000000000ull
+#define TRAIN_TICK_NS 50000000ull
 #define NO_MEMORY_PAUSE_NS 10000000ull
 #define COMPACT_BLOCKS 64u
 #define SHRINK_MIN_BLOCKS 64u
@@ -46,11 +48,11 @@ static bool wait_for_work(struct ts_keeper *keeper, uint64_t deadline_ns)
 static bool shrink(struct ts_blocks *blocks)
 {
 	uint32_t have = ts_blocks_free_touched(blocks);
+	uint32_t room = ts_blocks_room(blocks);
 	uint32_t keep = 2 * blocks->reserve;
-	uint32_t excess, room, give;
+	uint32_t excess, give;
 
 	/* A budget that was lowered leaves less than that. */
-	room = ts_blocks_room(blocks);
 	if (keep > room)
 		keep = room;
 	excess = have > keep ? have - keep : 0;
@@ -62,9 +64,10 @@ static bool shrink(struct ts_blocks *blocks)
 /* What is done at leisure. Returns whether there was anything to do. */
 static bool tidy(struct ts_core *core)
 {
-	bool worked = ts_compact(core, COMPACT_BLOCKS) > 0;
+	unsigned done = ts_compact(core, TS_SLACK_SOME, COMPACT_BLOCKS);
 
-	return shrink(&core->media.blocks) || worked;
+	done += ts_clusters_reclaim(&core->clusters);
+	return shrink(&core->media.blocks) || done;
 }
 
 static void refill(struct ts_keeper *keeper)
@@ -80,6 +83,17 @@ static void refill(struct ts_keeper *keeper)
 		ts_sleep_ns(NO_MEMORY_PAUSE_NS);
 }
 
+/* Returns when to look again: soon while a dictionary is being made. */
+static uint64_t train(struct ts_core *core, uint64_t tick)
+{
+	struct ts_train *training = core->media.train;
+
+	if (!training)
+		return tick;
+	ts_codec_retire(&core->media.codec);
+	return ts_train_step(training) ? TRAIN_TICK_NS : tick;
+}
+
 static void *run(void *arg)
 {
 	struct ts_keeper *keeper = arg;
@@ -90,6 +104,8 @@ static void *run(void *arg)
 		if (wait_for_work(keeper, next)) {
 			refill(keeper);
 			tick = TICK_MIN_NS;
+			if (next > ts_now_ns() + tick)
+				next = ts_now_ns() + tick;
 		}
 		if (ts_now_ns() < next)
 			continue;
@@ -98,6 +114,7 @@ static void *run(void *arg)
 		if (keeper->look)
 			keeper->look(keeper->look_opaque);
 		ts_unlock(&keeper->busy);
+		tick = train(keeper->core, tick);
 		if (tick > TICK_MAX_NS)
 			tick = TICK_MAX_NS;
 		next = ts_now_ns() + tick;

@@ -15,6 +15,7 @@ void ts_pack_begin(struct ts_pack *pack, uint32_t segment,
 	pack->segment = segment;
 	pack->generation = generation;
 	pack->used = 0;
+	pack->record_bytes = 0;
 	pack->n = 0;
 	pack->n_pinned = 0;
 }
@@ -31,7 +32,8 @@ void ts_pack_cancel(struct ts_pack *pack, struct ts_core *core)
 {
 	struct ts_segments *segments = &core->media.spill->segments;
 
-	assert(!pack->n);
+	for (unsigned i = 0; i < pack->n; i++)
+		assert(ts_word_kind(pack->record[i].from) == TS_SPILL);
 	/* Nothing lives in it, so this frees it. */
 	ts_segment_seal(segments, pack->segment, 0, 0);
 	end_pack(pack, segments);
@@ -44,21 +46,29 @@ size_t ts_pack_room(const struct ts_pack *pack)
 	return TS_SEGMENT_BYTES - pack->used - TABLE_BYTES(pack->n);
 }
 
-void ts_pack_add(struct ts_pack *pack, const struct ts_seal *seal,
-		 uint64_t slot, uint8_t codec, const void *data, unsigned len,
-		 ts_word from)
+void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
+		 uint8_t codec, const void *data, unsigned len, ts_word from)
 {
 	struct ts_place place = { pack->generation, slot, pack->used };
+	uint32_t end = pack->used + len + TS_RECORD_EXTRA;
+	uint32_t next = (end + TS_WORD_SPILL_ALIGN - 1) / TS_WORD_SPILL_ALIGN *
+			TS_WORD_SPILL_ALIGN;
 
 	assert(len + TS_PACK_EXTRA <= ts_pack_room(pack));
-	ts_seal_record(seal, &place, codec, data, len, pack->buf + pack->used);
+	ts_seal_record(&media->spill->seal, &place, codec, data, len,
+		       pack->buf + pack->used);
+	memset(pack->buf + end, 0, next - end);
 	pack->slot[pack->n] = slot;
 	pack->record[pack->n] = (struct ts_packed){
 		.off = pack->used,
 		.len = len,
+		.codec = codec,
 		.from = from,
 	};
-	pack->used += len + TS_RECORD_EXTRA;
+	/* While the word that it comes from still holds the generation. */
+	ts_dict_ref(&media->codec.dicts, codec, 1);
+	pack->record_bytes += len + TS_RECORD_EXTRA;
+	pack->used = next;
 	pack->n++;
 }
 
@@ -104,8 +114,8 @@ static bool still_there(const struct ts_pack *pack, ts_word word,
 	       ts_word_mark(word) == pack->mark;
 }
 
-/* Publish records [from, to) of one cluster. Returns how many; the bytes of
- * the others are added to @dead_bytes.
+/* Publish records [from, to) of one cluster; the bytes of those that are not
+ * wanted any more are added to @dead_bytes. Returns how many left memory.
  */
 static unsigned publish_some(struct ts_pack *pack, struct ts_core *core,
 			     uint32_t from, uint32_t to, uint32_t *dead_bytes)
@@ -113,28 +123,31 @@ static unsigned publish_some(struct ts_pack *pack, struct ts_core *core,
 	struct ts_change change = { 0 };
 	ts_word old[TS_POOL_BULK];
 	struct ts_cluster cluster;
-	unsigned n = 0;
+	unsigned n = 0, n_left = 0;
 
 	ts_cluster_open(&core->clusters, pack->slot[from] / TS_CLUSTER_SLOTS,
 			&cluster);
 	for (uint32_t k = to; k-- > from;) {
 		const struct ts_packed *r = &pack->record[k];
 		unsigned i = pack->slot[k] % TS_CLUSTER_SLOTS;
-		ts_word word = ts_word_spill(pack->segment, r->off, r->len);
+		ts_word word = ts_word_spill(pack->segment, r->off, r->len,
+					     r->codec);
 
 		if (!cluster.words || !still_there(pack, cluster.words[i], r)) {
 			*dead_bytes += r->len + TS_RECORD_EXTRA;
+			ts_dict_ref(&core->media.codec.dicts, r->codec, -1);
 			continue;
 		}
 		old[n] = ts_cluster_publish(&cluster, i, word);
 		ts_change_word(&change, old[n], -1);
 		ts_change_word(&change, word, 1);
+		n_left += ts_word_kind(old[n]) != TS_SPILL;
 		n++;
 	}
 	ts_cluster_close(&cluster);
 	ts_change_apply(&core->media, &change);
 	ts_media_drop(&core->media, n, old);
-	return n;
+	return n_left;
 }
 
 unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core)
@@ -146,7 +159,7 @@ unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core)
 	/* All count as born before the first is published, because it can die
 	 * at once.
 	 */
-	ts_segment_born(segments, pack->segment, pack->used);
+	ts_segment_born(segments, pack->segment, pack->record_bytes);
 	/* Backwards: a page that was overwritten and marked again while the
 	 * pack was being filled has two records, and the last one is right.
 	 */
@@ -180,6 +193,9 @@ void ts_pack_fail(struct ts_pack *pack, struct ts_core *core)
 		}
 		ts_cluster_close(&cluster);
 	}
+	for (uint32_t k = 0; k < pack->n; k++)
+		ts_dict_ref(&core->media.codec.dicts, pack->record[k].codec,
+			    -1);
 	ts_segment_fail(&core->media.spill->segments, pack->segment);
 	end_pack(pack, &core->media.spill->segments);
 }

@@ -16,11 +16,14 @@
 
 #define TS_PACK_RECORDS 8192u
 #define TS_PACK_PINNED 8u
-/* What a record takes beside its data: its seal and its entry in the table. */
-#define TS_PACK_EXTRA (TS_RECORD_EXTRA + 8u)
+/* What a record may take beside its data: its seal, its entry in the table,
+ * and what aligns the next one.
+ */
+#define TS_PACK_EXTRA (TS_RECORD_EXTRA + 8u + TS_WORD_SPILL_ALIGN - 1u)
 
 struct ts_packed {
 	uint32_t off, len;
+	uint8_t codec;
 	ts_word from; /* the spill word it replaces; none: a marked word */
 };
 
@@ -29,7 +32,8 @@ struct ts_pack {
 	unsigned mark; /* the write mark of the words it is filled from */
 	uint32_t segment;
 	uint64_t generation;
-	uint32_t used; /* bytes of records */
+	uint32_t used;         /* bytes of the segment */
+	uint32_t record_bytes; /* of it, bytes of records */
 	uint32_t n;
 	uint64_t slot[TS_PACK_RECORDS];
 	struct ts_packed record[TS_PACK_RECORDS];
@@ -51,18 +55,19 @@ void ts_pack_begin(struct ts_pack *pack, uint32_t segment,
 size_t ts_pack_room(const struct ts_pack *pack);
 
 /* Add a record; there must be room. */
-void ts_pack_add(struct ts_pack *pack, const struct ts_seal *seal,
-		 uint64_t slot, uint8_t codec, const void *data, unsigned len,
-		 ts_word from);
+void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
+		 uint8_t codec, const void *data, unsigned len, ts_word from);
 
-/* Give up a pack to which nothing was added: its segment is free again. */
+/* Give up a pack to which nothing was added from memory: its segment is free
+ * again, and what was to be moved to it stays where it is.
+ */
 void ts_pack_cancel(struct ts_pack *pack, struct ts_core *core);
 
 /* Seal the table and make the transfer that writes the segment. */
 void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill);
 
 /* The segment is written: publish its records and drop what they replace.
- * Returns how many pages are now there.
+ * Returns how many pages have left memory for it.
  */
 unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core);
 

@@ -7,6 +7,7 @@
 #include "util/size.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +17,18 @@
 #define RAM_MIN_BYTES (8ull << 20)
 /* A raw page's number in its word has 26 bits. */
 #define RAM_MAX_BYTES (256ull << 30)
-/* Eight segments and the header's; 2^26 segments of 1 MiB. */
+/* Eight segments and the header's; 2^25 segments of 1 MiB. */
 #define SPILL_MIN_BYTES (9ull << 20)
-#define SPILL_MAX_BYTES (1ull << 46)
-/* A burst of 4 MiB of compressed pages, some 16 MiB of swap-out, while the
+#define SPILL_MAX_BYTES (1ull << 45)
+#define WATER_MIN 5
+#define HIGH_WATER_MAX 99
+#define LOW_WATER_MAX 98
+#define HIGH_WATER_DEFAULT 95
+#define LOW_WATER_DEFAULT 90
+/* A burst of 2 MiB of compressed pages, some 8 MiB of swap-out, while the
  * keeper touches more.
  */
-#define RESERVE_BYTES (4ull << 20)
-/* Enough to begin in time, and to go on for a while. */
-#define HIGH_WATER_PERCENT 94
-#define LOW_WATER_PERCENT 88
+#define RESERVE_BYTES (2ull << 20)
 /* Room to raise the budget; address space only. */
 #define RAM_MAX_TIMES 4
 
@@ -33,19 +36,41 @@ void ts_params_init(struct ts_params *params)
 {
 	*params = (struct ts_params){
 		.level = TS_CODEC_LEVEL_DEFAULT,
+		.dictionary = true,
 		.encrypt = true,
 		.use_uring = true,
-		.high_water_percent = HIGH_WATER_PERCENT,
-		.low_water_percent = LOW_WATER_PERCENT,
+		.high_water = HIGH_WATER_DEFAULT,
+		.low_water = LOW_WATER_DEFAULT,
 	};
 }
 
 void ts_params_fini(struct ts_params *params)
 {
 	free(params->spill_path);
+	free(params->trainer);
 	free(params->stats_path);
 	params->spill_path = NULL;
 	params->stats_path = NULL;
+	params->trainer = NULL;
+}
+
+void ts_params_find_trainer(struct ts_params *params, const char *dir)
+{
+	static const char *const beside[] = { "", "/../lib" };
+	char path[PATH_MAX];
+
+	if (!params->dictionary)
+		return;
+	for (unsigned i = 0; dir && i < 2; i++) {
+		snprintf(path, sizeof(path), "%s%s/thinswap-train", dir,
+			 beside[i]);
+		if (!access(path, X_OK)) {
+			params->trainer = strdup(path);
+			return;
+		}
+	}
+	if (!access(TS_TRAINER, X_OK))
+		params->trainer = strdup(TS_TRAINER);
 }
 
 /* A value on its way into the parameters, and where to complain. */
@@ -94,28 +119,23 @@ static int set_int(const struct given *g, int *ret_value, int min, int max)
 	return 0;
 }
 
-static int set_percent(const struct given *g, unsigned *ret_percent, int min,
-		       int max)
+static int set_choice(const struct given *g, const char *no, const char *yes,
+		      bool *ret_value)
 {
-	int value;
-	int err = set_int(g, &value, min, max);
+	bool is_yes = !strcmp(g->value, yes);
 
-	if (!err)
-		*ret_percent = (unsigned)value;
-	return err;
+	if (!is_yes && strcmp(g->value, no)) {
+		snprintf(g->err, g->err_bytes, "%s=%s: must be %s or %s",
+			 g->key, g->value, no, yes);
+		return -EINVAL;
+	}
+	*ret_value = is_yes;
+	return 0;
 }
 
 static int set_bool(const struct given *g, bool *ret_value)
 {
-	bool yes = !strcmp(g->value, "true");
-
-	if (!yes && strcmp(g->value, "false")) {
-		snprintf(g->err, g->err_bytes, "%s=%s: must be true or false",
-			 g->key, g->value);
-		return -EINVAL;
-	}
-	*ret_value = yes;
-	return 0;
+	return set_choice(g, "false", "true", ret_value);
 }
 
 static int set_path(const struct given *g, char **ret_path)
@@ -149,13 +169,11 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "level"))
 		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
 			       TS_CODEC_LEVEL_MAX);
+	if (!strcmp(key, "dictionary"))
+		return set_bool(&g, &params->dictionary);
 	if (!strcmp(key, "ram-max"))
 		return set_size(&g, &params->ram_max_bytes, RAM_MIN_BYTES,
 				RAM_MAX_BYTES);
-	if (!strcmp(key, "high-water"))
-		return set_percent(&g, &params->high_water_percent, 10, 99);
-	if (!strcmp(key, "low-water"))
-		return set_percent(&g, &params->low_water_percent, 5, 98);
 	if (!strcmp(key, "stats"))
 		return set_path(&g, &params->stats_path);
 	if (!strcmp(key, "spill"))
@@ -172,8 +190,17 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "write-budget"))
 		return set_size(&g, &params->write_budget_bytes, 0,
 				UINT64_MAX / 2);
+	if (!strcmp(key, "write-budget-spent"))
+		return set_choice(&g, "fail", "wait",
+				  &params->write_budget_waits);
+	if (!strcmp(key, "high-water"))
+		return set_int(&g, &params->high_water, WATER_MIN,
+			       HIGH_WATER_MAX);
+	if (!strcmp(key, "low-water"))
+		return set_int(&g, &params->low_water, WATER_MIN,
+			       LOW_WATER_MAX);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, ram-max, level, spill, spill-size, encrypt, spill-force, write-budget, high-water, low-water, io-uring and stats",
+		 "%s: no such parameter; there are size, ram, ram-max, level, dictionary, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
 		 key);
 	return -ENOENT;
 }
@@ -213,10 +240,18 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 			 "spill-size: there is no spill file; give spill=PATH as well");
 		return -EINVAL;
 	}
+	if (params->low_water >= params->high_water) {
+		snprintf(err, err_bytes,
+			 "low-water=%d: must be below high-water (%d)",
+			 params->low_water, params->high_water);
+		return -EINVAL;
+	}
 	if (!params->ram_bytes) {
 		params->ram_bytes = machine / 2;
 		if (params->ram_bytes < RAM_MIN_BYTES)
 			params->ram_bytes = RAM_MIN_BYTES;
+		if (params->ram_bytes > RAM_MAX_BYTES)
+			params->ram_bytes = RAM_MAX_BYTES;
 	}
 	if (params->ram_bytes > machine) {
 		ts_size_format(params->ram_bytes, given, sizeof(given));
@@ -224,13 +259,6 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		snprintf(err, err_bytes,
 			 "ram=%s: more than the machine has (%s)", given,
 			 have);
-		return -EINVAL;
-	}
-	if (params->low_water_percent >= params->high_water_percent) {
-		snprintf(err, err_bytes,
-			 "low-water=%u: must be below high-water (%u)",
-			 params->low_water_percent,
-			 params->high_water_percent);
 		return -EINVAL;
 	}
 	if (!params->ram_max_bytes)
@@ -242,5 +270,7 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		params->reserve_bytes = RESERVE_BYTES;
 	if (params->reserve_bytes > params->ram_bytes / 4)
 		params->reserve_bytes = params->ram_bytes / 4;
+	if (params->reserve_bytes < TS_BLOCK_BYTES)
+		params->reserve_bytes = TS_BLOCK_BYTES;
 	return 0;
 }

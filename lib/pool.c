@@ -328,16 +328,15 @@ uint64_t *ts_pool_page_note(struct ts_pool *pool, ts_obj page)
 	return &meta_of(pool, block_of(page))->page.note[in_block];
 }
 
-/* Blocks that the class's free objects would fill, less one: the class always
- * needs a block to allocate from, and a sixteenth of slack keeps the moving
- * from starting again with every free.
- */
-static unsigned surplus_locked(const struct ts_class *c)
+/* Blocks that the class's free objects would fill. */
+static unsigned surplus_locked(const struct ts_class *c, enum ts_slack slack)
 {
 	uint64_t room = c->n_blocks * c->per_block - c->n_used;
-	uint64_t slack = c->per_block + c->n_used / 16;
+	uint64_t keep = slack == TS_SLACK_SOME ?
+				c->per_block + c->n_used / 32 :
+				0;
 
-	return room > slack ? (unsigned)((room - slack) / c->per_block) : 0;
+	return room > keep ? (unsigned)((room - keep) / c->per_block) : 0;
 }
 
 unsigned ts_pool_surplus(struct ts_pool *pool, unsigned size_class)
@@ -346,7 +345,7 @@ unsigned ts_pool_surplus(struct ts_pool *pool, unsigned size_class)
 	unsigned surplus;
 
 	ts_lock(&c->lock);
-	surplus = surplus_locked(c);
+	surplus = surplus_locked(c, TS_SLACK_NONE);
 	ts_unlock(&c->lock);
 	return surplus;
 }
@@ -360,14 +359,15 @@ static uint32_t emptiest_block(const struct ts_class *c)
 }
 
 unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
-			 uint32_t *ret_block, ts_obj *ret_obj)
+			 enum ts_slack slack, uint32_t *ret_block,
+			 ts_obj *ret_obj)
 {
 	struct ts_class *c = &pool->classes[size_class];
 	uint32_t block = TS_BLOCK_NONE;
 	unsigned n = 0;
 
 	ts_lock(&c->lock);
-	if (surplus_locked(c))
+	if (surplus_locked(c, slack))
 		block = emptiest_block(c);
 	if (block != TS_BLOCK_NONE) {
 		struct ts_block *m = meta_of(pool, block);
@@ -383,18 +383,21 @@ unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
 	return n;
 }
 
-void ts_pool_unisolate(struct ts_pool *pool, uint32_t block)
+bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block)
 {
 	struct ts_block *m = meta_of(pool, block);
 	struct ts_class *c = &pool->classes[m->size_class];
+	bool empty;
 
 	ts_lock(&c->lock);
 	m->isolated = false;
-	if (!m->used)
+	empty = !m->used;
+	if (empty)
 		give_block(pool, c, block);
 	else if (in_bucket(c, m))
 		link_block(pool, c, block);
 	ts_unlock(&c->lock);
+	return empty;
 }
 
 static const char *check_block(struct ts_pool *pool, struct ts_class *c,

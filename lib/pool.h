@@ -13,7 +13,7 @@
  *          cluster lock; never the other way round.
  * Moving   ts_pool_isolate() hands out a sparse block to be emptied. Owners
  *          of objects are the caller's to keep (an object's header, or
- *          ts_pool_page_owner()); the pool knows only which are in use.
+ *          ts_pool_page_note()); the pool knows only which are in use.
  */
 #ifndef TS_POOL_H
 #define TS_POOL_H
@@ -90,20 +90,29 @@ static inline ts_obj ts_pool_page(uint32_t index)
  */
 uint64_t *ts_pool_page_note(struct ts_pool *pool, ts_obj page);
 
+/* How much room a class may keep before compaction looks at it. */
+enum ts_slack {
+	TS_SLACK_SOME, /* a block and a 32nd: moving does not start at once */
+	TS_SLACK_NONE, /* memory is needed: whatever makes a block */
+};
+
 /* Take the emptiest block of a class out of circulation if the class has
- * more free objects than it needs, so that its objects can be moved.
+ * more free objects than it may keep, so that its objects can be moved.
  *
  * @ret_obj[]  the objects that are in use now, up to TS_BLOCK_MAX_OBJECTS;
  *             any of them may be freed by its owner at any time
  * Returns their number, or 0 when there is nothing to gain.
  */
 unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
-			 uint32_t *ret_block, ts_obj *ret_obj);
+			 enum ts_slack slack, uint32_t *ret_block,
+			 ts_obj *ret_obj);
 
-/* Put what is left of an isolated block back into circulation. */
-void ts_pool_unisolate(struct ts_pool *pool, uint32_t block);
+/* Put what is left of an isolated block back into circulation. Returns whether
+ * it was empty, and so was given back.
+ */
+bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block);
 
-/* How many blocks the class could do without. */
+/* How many blocks compaction could free in a class. */
 unsigned ts_pool_surplus(struct ts_pool *pool, unsigned size_class);
 
 /* Walk every class and its blocks. Returns NULL or what is wrong. */

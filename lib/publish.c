@@ -26,7 +26,8 @@ static void look_up_memory(struct ts_store *store, int64_t *gauge)
 	gauge[TS_GAUGE_size_bytes] =
 		(int64_t)(store->core.n_slots << TS_SLOT_SHIFT);
 	gauge[TS_GAUGE_memory_locked] = store->core.shm.locked;
-	gauge[TS_GAUGE_level] = store->core.media.codec.level;
+	gauge[TS_GAUGE_level] = ts_load_relaxed(
+		&store->core.media.codec.dicts.level);
 }
 
 static void look_up_spill(struct ts_store *store, int64_t *gauge)
@@ -51,13 +52,13 @@ static void look_up_spill(struct ts_store *store, int64_t *gauge)
 	gauge[TS_GAUGE_spill_encrypted] = spill->encrypt;
 	gauge[TS_GAUGE_spill_degraded] = ts_load_relaxed(&spiller->degraded);
 	gauge[TS_GAUGE_spill_begin_headroom_bytes] =
-		of_blocks(ts_load_relaxed(&spiller->tier.low_blocks));
+		of_blocks(ts_tier_begin_blocks(&spiller->tier, &store->core));
 	gauge[TS_GAUGE_spill_end_headroom_bytes] =
-		of_blocks(ts_load_relaxed(&spiller->tier.high_blocks));
+		of_blocks(ts_tier_end_blocks(&spiller->tier, &store->core));
 	gauge[TS_GAUGE_high_water_percent] = spiller->tier.high_percent;
 	gauge[TS_GAUGE_low_water_percent] = spiller->tier.low_percent;
 	gauge[TS_GAUGE_write_budget_bytes] =
-		(int64_t)ts_load_relaxed(&spiller->wear_bytes_day);
+		(int64_t)ts_load_relaxed(&spiller->wear.bytes_day);
 	gauge[TS_GAUGE_write_budget_spent] =
 		ts_load_relaxed(&spiller->wear_spent);
 }

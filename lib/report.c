@@ -117,6 +117,7 @@ static void report_spill(struct ts_store *store, struct ts_counters *ret)
 	ret->spill_firm = spill->file.firm;
 	ret->spill_cipher = ts_seal_name(&spill->seal);
 	ret->spill_degraded = ts_load_relaxed(&store->spiller.degraded);
+	ret->spill_budget_spent = ts_load_relaxed(&store->spiller.wear_spent);
 	ret->spill_size_bytes = (uint64_t)spill->segments.n << TS_SEGMENT_SHIFT;
 	ret->spill_free_bytes = (uint64_t)ts_segments_free(&spill->segments)
 				<< TS_SEGMENT_SHIFT;

@@ -40,6 +40,15 @@ int ts_shm_new(struct ts_shm *shm, size_t bytes)
 	return 0;
 }
 
+/* SHM_LOCK keeps the pages in memory whatever becomes of their mappings;
+ * MADV_REMOVE is EINVAL on a mapping with VM_LOCKED.
+ */
+void ts_shm_unpin(struct ts_shm *shm)
+{
+	if (shm->locked)
+		munlock(shm->base, shm->bytes);
+}
+
 void ts_shm_free(struct ts_shm *shm)
 {
 	if (shm->base)
@@ -49,15 +58,19 @@ void ts_shm_free(struct ts_shm *shm)
 
 int ts_shm_touch(void *addr, size_t bytes)
 {
-	volatile uint8_t *p = addr;
+	size_t before = (uintptr_t)addr % PAGE_BYTES;
+	uint8_t *p = (uint8_t *)addr - before;
 
-	if (!madvise(addr, bytes, MADV_POPULATE_WRITE))
+	bytes += before;
+	if (!madvise(p, bytes, MADV_POPULATE_WRITE))
 		return 0;
 	if (errno != EINVAL)
 		return -errno;
-	/* A kernel before 5.14: one fault a page. The range is not in use. */
+	/* A kernel before 5.14: one fault a page, by a write that changes
+	 * nothing.
+	 */
 	for (size_t i = 0; i < bytes; i += PAGE_BYTES)
-		p[i] = 0;
+		__atomic_fetch_or(&p[i], 0, __ATOMIC_RELAXED);
 	return 0;
 }
 

@@ -27,10 +27,18 @@ struct ts_shm {
  */
 int ts_shm_new(struct ts_shm *shm, size_t bytes);
 
+/* Undo for the segment what mlockall() has done to the process, where the
+ * segment's own lock holds: a mapping that is locked as well refuses to give
+ * memory back. Call after any mlockall().
+ */
+void ts_shm_unpin(struct ts_shm *shm);
+
 /* Unmap. A zeroed struct is fine. */
 void ts_shm_free(struct ts_shm *shm);
 
-/* Bring in the pages of a range, writable, in one call. 0 or -errno. */
+/* Bring in the pages of a range of any memory, writable, in one call. What is
+ * in them stays. 0 or -errno.
+ */
 int ts_shm_touch(void *addr, size_t bytes);
 
 /* Give the pages of a range back to the system; it reads as zero then.

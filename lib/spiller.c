@@ -7,11 +7,13 @@
  * few are kept back for packs that free others, so that cleaning can always
  * go on.
  *
- * A round serves the writers that asked before it began. They wait for what
- * the first segments free, not for the whole round.
+ * A round serves the writers that asked before it began, and whenever a
+ * segment has freed memory, all those that wait by then: they do not wait for
+ * the whole round.
  */
 #include "spiller.h"
 #include "compact.h"
+#include "event.h"
 #include "util/atomic.h"
 
 #include <errno.h>
@@ -22,30 +24,30 @@
 #define MEMORY_BYTES                                                           \
 	((TS_PACKS + 1) * (size_t)TS_SEGMENT_BYTES + TS_BATCH_PAGES * 4096)
 #define IDLE_NS 1000000000ull
-#define RETRY_NS 10000000000ull
+#define RETRY_MIN_NS 1000000000ull
+#define RETRY_MAX_NS 64000000000ull
+#define WEAR_WAIT_NS 100000000ull
 #define FAILURES_MAX 3u
 #define COMPACT_BLOCKS 64u
 #define KEPT_FOR_CLEANING TS_PACKS
 #define FREE_LOW(n) (2 * TS_PACKS + (n) / 64u)
-#define WEAR_BUCKET_PART 24 /* a bucket holds an hour's share of a day */
 
 int ts_spiller_init(struct ts_spiller *spiller, struct ts_core *core,
-		    uint64_t wear_bytes_day, unsigned high_percent,
-		    unsigned low_percent)
+		    const struct ts_params *params)
 {
 	const size_t segment = TS_SEGMENT_BYTES;
+
 	*spiller = (struct ts_spiller){
 		.core = core,
-		.wear_bytes_day = wear_bytes_day,
-		.wear_tokens = (int64_t)(wear_bytes_day / WEAR_BUCKET_PART),
-		.wear_ns = ts_now_ns(),
+		.wear_waits = params->write_budget_waits,
 	};
+	ts_wear_init(&spiller->wear, params->write_budget_bytes, ts_now_ns());
 	ts_mutex_init(&spiller->busy);
 	ts_mutex_init(&spiller->lock);
 	ts_cond_init(&spiller->wake);
 	ts_cond_init(&spiller->served_some);
-	ts_tier_init(&spiller->tier, core->media.blocks.budget, high_percent,
-		     low_percent);
+	ts_tier_init(&spiller->tier, (unsigned)params->high_water,
+		     (unsigned)params->low_water);
 	spiller->memory = ts_spill_buffer(MEMORY_BYTES);
 	spiller->cleaner.slot = calloc(TS_PACK_RECORDS, sizeof(uint64_t));
 	spiller->pack = calloc(TS_PACKS, sizeof(*spiller->pack));
@@ -85,6 +87,7 @@ void ts_spiller_fini(struct ts_spiller *spiller)
 void ts_spiller_kick(struct ts_spiller *spiller)
 {
 	if (ts_load_relaxed(&spiller->kicked) ||
+	    ts_load_relaxed(&spiller->blocked) ||
 	    !ts_tier_low(&spiller->tier, spiller->core))
 		return;
 	ts_lock(&spiller->lock);
@@ -93,27 +96,38 @@ void ts_spiller_kick(struct ts_spiller *spiller)
 	ts_unlock(&spiller->lock);
 }
 
+static struct ts_segments *segments_of(struct ts_spiller *spiller)
+{
+	return &spiller->core->media.spill->segments;
+}
+
 bool ts_spiller_make_room(struct ts_spiller *spiller)
 {
 	uint64_t ticket;
 	bool room;
 
+	if (ts_load_relaxed(&spiller->full) &&
+	    ts_load_relaxed(&spiller->full_eased) ==
+		    ts_segments_eased(segments_of(spiller)))
+		return false;
 	ts_lock(&spiller->lock);
 	ticket = ++spiller->asked;
 	pthread_cond_signal(&spiller->wake);
 	while (spiller->served < ticket && !spiller->stop)
 		pthread_cond_wait(&spiller->served_some, &spiller->lock);
-	room = spiller->served >= ticket && spiller->made_room;
+	room = spiller->roomy >= ticket;
 	ts_unlock(&spiller->lock);
 	return room;
 }
 
+/* Let go the writers up to a ticket, or with @room all of them. */
 static void serve(struct ts_spiller *spiller, uint64_t ticket, bool room)
 {
 	ts_lock(&spiller->lock);
+	if (room)
+		ticket = spiller->roomy = spiller->asked;
 	if (spiller->served < ticket) {
 		spiller->served = ticket;
-		spiller->made_room = room;
 		pthread_cond_broadcast(&spiller->served_some);
 	}
 	ts_unlock(&spiller->lock);
@@ -122,40 +136,52 @@ static void serve(struct ts_spiller *spiller, uint64_t ticket, bool room)
 /* Whether the wear budget allows to write a segment now. */
 static bool wear_allows(struct ts_spiller *spiller)
 {
-	uint64_t day = ts_load_relaxed(&spiller->wear_bytes_day);
-	uint64_t now = ts_now_ns();
-	int64_t most = (int64_t)(day / WEAR_BUCKET_PART), more;
+	struct ts_events *events = &spiller->core->events;
+	bool allowed = ts_wear_allows(&spiller->wear, ts_now_ns());
 
-	if (!day) {
-		ts_store_relaxed(&spiller->wear_spent, false);
-		return true;
-	}
-	/* In parts of a second, which no sensible budget overflows. */
-	more = (int64_t)((now - spiller->wear_ns) / 1000000 * (day / 86400) /
-			 1000);
-	if (more > 0) {
-		spiller->wear_tokens += more;
-		spiller->wear_ns = now;
-	}
-	if (spiller->wear_tokens > most)
-		spiller->wear_tokens = most;
-	ts_store_relaxed(&spiller->wear_spent, spiller->wear_tokens < 0);
-	return spiller->wear_tokens >= 0;
+	if (allowed == !spiller->wear_spent)
+		return allowed;
+	ts_store_relaxed(&spiller->wear_spent, !allowed);
+	if (!allowed)
+		ts_event(events, TS_EVENT_WARNING,
+			 "spill: the write budget is spent; when memory is full, writes %s",
+			 spiller->wear_waits ? "wait" : "fail");
+	else
+		ts_event(events, TS_EVENT_INFO,
+			 "spill: the write budget allows writing again");
+	return allowed;
 }
 
-static void note_failure(struct ts_spiller *spiller)
+static void note_failure(struct ts_spiller *spiller, int error)
 {
 	ts_stats_add(&spiller->core->media.stats, TS_STAT_spill_errors, 1);
-	if (++spiller->failures < FAILURES_MAX)
+	spiller->last_error = error;
+	if (++spiller->failures < FAILURES_MAX || spiller->degraded)
 		return;
+	spiller->pause_ns = RETRY_MIN_NS;
+	spiller->retry_ns = ts_now_ns() + spiller->pause_ns;
 	ts_store_relaxed(&spiller->degraded, true);
-	spiller->retry_ns = ts_now_ns() + RETRY_NS;
+	ts_event(&spiller->core->events, TS_EVENT_WARNING,
+		 "spill: the device fails (%s); nothing is spilled, and it is tried again from time to time",
+		 strerror(-error));
 }
 
-/* Whether spilling is possible just now; after a pause it is tried again. */
+static void note_success(struct ts_spiller *spiller)
+{
+	spiller->failures = 0;
+	if (!spiller->degraded)
+		return;
+	ts_store_relaxed(&spiller->degraded, false);
+	ts_event(&spiller->core->events, TS_EVENT_INFO,
+		 "spill: the device works again");
+}
+
+/* Whether a segment may be written just now. A device that failed gets one
+ * when its pause is over, and the pause doubles.
+ */
 static bool device_works(struct ts_spiller *spiller)
 {
-	struct ts_segments *segments = &spiller->core->media.spill->segments;
+	struct ts_segments *segments = segments_of(spiller);
 
 	if (!spiller->degraded) {
 		if (spiller->failures && !ts_segments_free(segments))
@@ -164,14 +190,16 @@ static bool device_works(struct ts_spiller *spiller)
 	}
 	if (ts_now_ns() < spiller->retry_ns)
 		return false;
-	/* One more failure, and the pause begins again. */
+	if (spiller->pause_ns < RETRY_MAX_NS)
+		spiller->pause_ns *= 2;
+	spiller->retry_ns = ts_now_ns() + spiller->pause_ns;
 	ts_segments_retry(segments);
-	spiller->failures = FAILURES_MAX - 1;
-	ts_store_relaxed(&spiller->degraded, false);
 	return true;
 }
 
-/* Publish or give up the packs whose writes are done. Returns pages moved. */
+/* Publish or give up the packs whose writes are done. Returns how many pages
+ * have left memory.
+ */
 static unsigned collect(struct ts_spiller *spiller)
 {
 	struct ts_stats *stats = &spiller->core->media.stats;
@@ -184,11 +212,14 @@ static unsigned collect(struct ts_spiller *spiller)
 			continue;
 		if (pack->transfer.result) {
 			ts_pack_fail(pack, spiller->core);
-			note_failure(spiller);
+			note_failure(spiller, pack->transfer.result);
 			continue;
 		}
-		spiller->failures = 0;
+		note_success(spiller);
 		ts_stats_took(stats, TS_HIST_spill_write, pack->started_ns, 1);
+		ts_spill_file_uncache(&spiller->core->media.spill->file,
+				      pack->transfer.off,
+				      pack->transfer.bytes, true);
 		ts_stats_add(stats, TS_STAT_spill_written_bytes,
 			     pack->transfer.bytes);
 		n += ts_pack_publish(pack, spiller->core);
@@ -210,7 +241,7 @@ static struct ts_pack *free_pack(struct ts_spiller *spiller, unsigned *moved)
 static void write_pack(struct ts_spiller *spiller, struct ts_pack *pack)
 {
 	ts_pack_end(pack, spiller->core->media.spill);
-	spiller->wear_tokens -= pack->transfer.bytes;
+	ts_wear_spend(&spiller->wear, pack->transfer.bytes);
 	pack->started_ns = ts_now_ns();
 	ts_io_start(&spiller->io, &pack->transfer);
 	ts_io_poll(&spiller->io);
@@ -234,27 +265,28 @@ static unsigned fill_from_memory(struct ts_spiller *spiller,
 				    ts_pack_room(pack), TS_PACK_EXTRA,
 				    pack->mark, spiller->copy_buf, victim);
 		for (unsigned i = 0; i < n; i++)
-			ts_pack_add(pack, &spiller->core->media.spill->seal,
-				    victim[i].slot, victim[i].codec,
-				    victim[i].data, victim[i].len,
-				    ts_word_none());
+			ts_pack_add(pack, &spiller->core->media, victim[i].slot,
+				    victim[i].codec, victim[i].data,
+				    victim[i].len, ts_word_none());
 		sum += n;
 	} while (n && pack->n + TS_BATCH_PAGES <= TS_PACK_RECORDS);
 	return sum;
 }
 
 /* Spill one segment. Returns whether there was anything to do and room for
- * it; @moved counts pages that arrived meanwhile.
+ * it; @moved counts pages that left memory meanwhile.
  */
 static bool spill_one(struct ts_spiller *spiller, unsigned *moved)
 {
-	struct ts_segments *segments = &spiller->core->media.spill->segments;
+	struct ts_segments *segments = segments_of(spiller);
 	struct ts_pack *pack = free_pack(spiller, moved);
 	uint32_t n_free = ts_segments_free(segments), segment;
 	unsigned cleaned = 0, added = 0;
 	uint64_t generation;
 
-	if (ts_segment_claim(segments, &segment, &generation))
+	/* Without a page to spill, cleaning would write for nothing. */
+	if (!ts_tier_has_victims(spiller->core) ||
+	    ts_segment_claim(segments, &segment, &generation))
 		return false;
 	ts_pack_begin(pack, segment, generation);
 	if (n_free < FREE_LOW(segments->n))
@@ -262,7 +294,7 @@ static bool spill_one(struct ts_spiller *spiller, unsigned *moved)
 	/* The last ones are for packs that free others. */
 	if (cleaned || n_free > KEPT_FOR_CLEANING)
 		added = fill_from_memory(spiller, pack);
-	if (!pack->n) {
+	if (!cleaned && !added) {
 		ts_pack_cancel(pack, spiller->core);
 		return false;
 	}
@@ -274,7 +306,7 @@ static bool spill_one(struct ts_spiller *spiller, unsigned *moved)
 }
 
 /* Returns whether memory was freed. */
-static bool run_round(struct ts_spiller *spiller, uint64_t ticket)
+static bool run_round(struct ts_spiller *spiller)
 {
 	struct ts_core *core = spiller->core;
 	bool more = true, room = false;
@@ -287,8 +319,8 @@ static bool run_round(struct ts_spiller *spiller, uint64_t ticket)
 		if (!more)
 			moved += finish(spiller);
 		if (moved) {
-			ts_compact(core, COMPACT_BLOCKS);
-			serve(spiller, ticket, true);
+			ts_compact(core, TS_SLACK_NONE, COMPACT_BLOCKS);
+			serve(spiller, 0, true);
 			room = true;
 		}
 		more = more && ts_tier_wants_spill(&spiller->tier, core);
@@ -296,14 +328,23 @@ static bool run_round(struct ts_spiller *spiller, uint64_t ticket)
 	return finish(spiller) || room;
 }
 
-/* Wait until there is something to do. Returns the last ticket asked for. */
+/* Whether writers have to wait until something may be written again. */
+static bool holds_writers(const struct ts_spiller *spiller)
+{
+	return spiller->wear_spent && spiller->wear_waits;
+}
+
+/* Wait until there is something to do. Returns the last ticket drawn. */
 static uint64_t wait_for_work(struct ts_spiller *spiller)
 {
-	uint64_t ticket, deadline = ts_now_ns() + IDLE_NS;
+	bool hold = holds_writers(spiller);
+	uint64_t ticket;
+	uint64_t deadline = ts_now_ns() + (hold ? WEAR_WAIT_NS : IDLE_NS);
 
 	ts_lock(&spiller->lock);
-	while (!spiller->stop && !spiller->kicked &&
-	       spiller->asked == spiller->served)
+	while (!spiller->stop &&
+	       (hold || (!spiller->kicked &&
+			 spiller->asked == spiller->served)))
 		if (ts_cond_wait_until(&spiller->wake, &spiller->lock,
 				       deadline))
 			break;
@@ -313,6 +354,28 @@ static uint64_t wait_for_work(struct ts_spiller *spiller)
 	return ticket;
 }
 
+/* Do what is to be done, and let the writers go that asked before. */
+static void work(struct ts_spiller *spiller, uint64_t ticket)
+{
+	struct ts_segments *segments = segments_of(spiller);
+	uint64_t eased = ts_segments_eased(segments);
+	bool room = false;
+
+	if (ticket == spiller->served &&
+	    !ts_tier_wants_spill(&spiller->tier, spiller->core)) {
+		ts_store_relaxed(&spiller->blocked, false);
+		return;
+	}
+	room = run_round(spiller);
+	ts_store_relaxed(&spiller->full_eased, eased);
+	ts_store_relaxed(&spiller->full, !room && !spiller->degraded &&
+						 !spiller->wear_spent &&
+						 !spiller->failures);
+	ts_store_relaxed(&spiller->blocked, !room);
+	if (room || !holds_writers(spiller))
+		serve(spiller, ticket, room);
+}
+
 static void *run(void *arg)
 {
 	struct ts_spiller *spiller = arg;
@@ -320,13 +383,9 @@ static void *run(void *arg)
 	pthread_setname_np(pthread_self(), "ts-spiller");
 	while (!ts_load_relaxed(&spiller->stop)) {
 		uint64_t ticket = wait_for_work(spiller);
-		bool room = false;
 
 		ts_lock(&spiller->busy);
-		if (ticket > spiller->served ||
-		    ts_tier_wants_spill(&spiller->tier, spiller->core))
-			room = run_round(spiller, ticket);
-		serve(spiller, ticket, room);
+		work(spiller, ticket);
 		ts_trim_free_segments(spiller->core->media.spill);
 		ts_unlock(&spiller->busy);
 	}

@@ -11,6 +11,7 @@
 #include "core.h"
 #include "pack.h"
 #include "tier.h"
+#include "wear.h"
 
 #define TS_PACKS TS_WORD_MARK_MAX
 
@@ -30,27 +31,31 @@ struct ts_spiller {
 	pthread_cond_t wake, served_some;
 	/* Under the lock. */
 	bool stop, kicked;
-	uint64_t asked, served; /* rounds that writers wait for */
-	bool made_room;         /* by the last round served */
+	uint64_t asked;  /* the last ticket that a writer drew */
+	uint64_t served; /* of those, the last that need not wait any more */
+	uint64_t roomy;  /* the last served after room was made */
 
-	/* Device errors: after three in a row, or when every segment is bad,
-	 * nothing is spilled until @retry_ns.
+	/* Both tiers are full, and were when ts_segments_eased() gave this. */
+	bool full;
+	uint64_t full_eased;
+	bool blocked; /* the last round did nothing: no use in kicking */
+
+	/* Device errors: after three in a row nothing is spilled but one
+	 * segment now and then, until one has arrived.
 	 */
 	unsigned failures;
-	uint64_t retry_ns;
+	int last_error;
+	uint64_t retry_ns, pause_ns;
 	bool degraded;
 
-	/* The wear budget: a token bucket that starts full. */
-	uint64_t wear_bytes_day; /* 0: none; changed at any time */
-	bool wear_spent;         /* as of the last look */
-	int64_t wear_tokens;
-	uint64_t wear_ns; /* when tokens were last added */
+	struct ts_wear wear;
+	bool wear_waits; /* when it is spent, writers wait */
+	bool wear_spent;
 };
 
 /* Make the spiller of a core that has a spill tier. Returns 0 or -ENOMEM. */
 int ts_spiller_init(struct ts_spiller *spiller, struct ts_core *core,
-		    uint64_t wear_bytes_day, unsigned high_percent,
-		    unsigned low_percent);
+		    const struct ts_params *params);
 void ts_spiller_fini(struct ts_spiller *spiller);
 
 /* Start and end the thread. Returns 0 or -errno. */
@@ -61,7 +66,9 @@ void ts_spiller_stop(struct ts_spiller *spiller);
 void ts_spiller_kick(struct ts_spiller *spiller);
 
 /* For a writer that found no memory: wait until the spiller has tried to make
- * room. Returns whether it has; if not, both tiers are full. Hold no lock.
+ * room. Returns whether it has; if not, both tiers are full, or the spill
+ * device fails, or its wear budget is spent. While nothing changes about full
+ * tiers, that is said without waiting. Hold no lock.
  */
 bool ts_spiller_make_room(struct ts_spiller *spiller);
 

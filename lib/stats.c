@@ -6,6 +6,7 @@
  * the other.
  */
 #include "stats.h"
+#include "shm.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -28,6 +29,11 @@ void ts_stats_fini(struct ts_stats *stats)
 {
 	free(stats->shard);
 	stats->shard = NULL;
+}
+
+void ts_stats_touch(struct ts_stats *stats)
+{
+	ts_shm_touch(stats->shard, TS_STAT_SHARDS * sizeof(*stats->shard));
 }
 
 unsigned ts_stats_shard(void)

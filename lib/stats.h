@@ -59,6 +59,9 @@ struct ts_stats_sums {
 int ts_stats_init(struct ts_stats *stats);
 void ts_stats_fini(struct ts_stats *stats);
 
+/* Touch private shards again, after a fork. */
+void ts_stats_touch(struct ts_stats *stats);
+
 /* The calling thread's shard number, given out in turn at first use. */
 unsigned ts_stats_shard(void);
 

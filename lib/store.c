@@ -21,7 +21,8 @@
 #include <unistd.h>
 
 /* When the budget is used up, a writer empties this many sparse blocks and
- * tries again, at most this often.
+ * tries again, at most this often. As long as the spiller makes room, it goes
+ * on trying: there is room in the other tier.
  */
 #define ROOM_BLOCKS 16u
 #define ROOM_TRIES 64u
@@ -90,9 +91,7 @@ static int init_spill(struct ts_store *store, const struct ts_params *params,
 	error = ts_spill_new(&spill, &store->core.media.spill, err, err_bytes);
 	if (!error)
 		error = ts_spiller_init(&store->spiller, &store->core,
-					params->write_budget_bytes,
-					params->high_water_percent,
-					params->low_water_percent);
+					params);
 	return error;
 }
 
@@ -129,6 +128,10 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 	if (!store)
 		return -ENOMEM;
 	memset(store, 0, sizeof(*store));
+	store->core.events = (struct ts_events){
+		.fn = params->event,
+		.opaque = params->event_opaque,
+	};
 	ts_keeper_init(&store->keeper, &store->core);
 	error = init_stats(store, params->stats_path, err, err_bytes);
 	if (error)
@@ -138,7 +141,13 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 		snprintf(err, err_bytes, "cannot set up %llu bytes of memory: %s",
 			 (unsigned long long)params->ram_bytes,
 			 strerror(-error));
-	else if (params->spill_path)
+	if (!error && params->trainer) {
+		ts_train_init(&store->train, params->trainer,
+			      &store->core.media.codec,
+			      &store->core.media.stats);
+		store->core.media.train = &store->train;
+	}
+	if (!error && params->spill_path)
 		error = init_spill(store, params, err, err_bytes);
 out:
 	if (error)
@@ -148,10 +157,31 @@ out:
 	return error;
 }
 
+/* After a fork, memory that was touched before it has to be copied, or mapped
+ * anew, at its next use. That is done here, not in the request path.
+ */
+static void touch_again(struct ts_store *store)
+{
+	struct ts_core *core = &store->core;
+
+	ts_shm_touch(store, sizeof(*store));
+	ts_shm_touch(core->shm.base, ts_clusters_root_bytes(core->n_slots));
+	ts_shm_touch(core->clusters.stripes,
+		     TS_STRIPES * sizeof(*core->clusters.stripes));
+	ts_shm_touch(core->clusters.leaf_live,
+		     core->clusters.n_leaves * sizeof(uint32_t));
+	ts_codec_touch(&core->media.codec);
+	ts_stats_touch(&core->media.stats);
+}
+
 int ts_store_start(struct ts_store *store)
 {
 	int err;
 
+	touch_again(store);
+	ts_shm_unpin(&store->core.shm);
+	if (store->core.media.train)
+		ts_train_step(store->core.media.train);
 	ts_statsfile_start(&store->statsfile);
 	if (store->statsfile.map) {
 		store->keeper.look = ts_publish;
@@ -160,7 +190,8 @@ int ts_store_start(struct ts_store *store)
 	}
 	err = ts_keeper_start(&store->keeper);
 	if (!err && store->core.media.spill)
-		err = ts_spill_start(store->core.media.spill);
+		err = ts_spill_start(store->core.media.spill,
+				     &store->core.events);
 	if (!err && store->core.media.spill)
 		err = ts_spiller_start(&store->spiller);
 	return err;
@@ -172,6 +203,7 @@ void ts_store_free(struct ts_store *store)
 		return;
 	ts_spiller_fini(&store->spiller);
 	ts_keeper_fini(&store->keeper);
+	ts_train_fini(&store->train);
 	ts_spill_free(store->core.media.spill);
 	ts_codec_fini(&store->core.media.codec);
 	ts_clusters_fini(&store->core.clusters);
@@ -261,12 +293,12 @@ static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
 	return err;
 }
 
-/* After -ENOSPC: make room, by compaction or by spilling. */
+/* After -ENOSPC: make room, by giving up leaves, compaction or spilling. */
 static bool make_room(struct ts_store *store, unsigned *tries)
 {
-	if ((*tries)++ >= ROOM_TRIES)
-		return false;
-	if (ts_compact(&store->core, ROOM_BLOCKS))
+	if ((*tries)++ < ROOM_TRIES &&
+	    (ts_clusters_reclaim(&store->core.clusters) ||
+	     ts_compact(&store->core, TS_SLACK_NONE, ROOM_BLOCKS)))
 		return true;
 	return store->core.media.spill &&
 	       ts_spiller_make_room(&store->spiller);
@@ -341,7 +373,14 @@ static int read_slots(struct ts_store *store, uint64_t slot, unsigned n,
 	return err;
 }
 
-/* Change bytes [from, from + len) of one slot; @data NULL means zeroes. */
+static bool is_zero(const uint8_t *p, unsigned len)
+{
+	return !p[0] && !memcmp(p, p + 1, len - 1);
+}
+
+/* Change bytes [from, from + len) of one slot; @data NULL means zeroes, and
+ * what is zero already is left alone, for it may be a hole.
+ */
 static int change_slot(struct ts_store *store, uint64_t slot, unsigned from,
 		       unsigned len, const uint8_t *data)
 {
@@ -356,6 +395,8 @@ static int change_slot(struct ts_store *store, uint64_t slot, unsigned from,
 			break;
 		if (data)
 			memcpy(page + from, data, len);
+		else if (is_zero(page + from, len))
+			break;
 		else
 			memset(page + from, 0, len);
 		err = write_slots(store, slot, 1, page, &seq);

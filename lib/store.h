@@ -8,11 +8,13 @@
 #include "spiller.h"
 #include "statsfile.h"
 #include "thinswap.h"
+#include "train.h"
 
 struct ts_store {
 	struct ts_core core;
 	struct ts_keeper keeper;
 	struct ts_spiller spiller; /* if there is a spill tier */
+	struct ts_train train;     /* if there are dictionaries */
 	struct ts_statsfile statsfile; /* if one was asked for */
 };
 

@@ -13,6 +13,8 @@
  *            -EIO      a stored object is damaged (reads and sub-slot writes)
  * Threads  every function after ts_store_start() may be called from any
  *          thread. None allocates, faults memory in or logs.
+ * Events   what a log should know (a spill device fails, io_uring is refused)
+ *          goes to an optional callback, a sentence at a time.
  */
 #ifndef TS_THINSWAP_H
 #define TS_THINSWAP_H
@@ -27,6 +29,18 @@
 
 struct ts_store;
 
+enum ts_event_level {
+	TS_EVENT_INFO,
+	TS_EVENT_WARNING, /* someone should look at it */
+};
+
+/* Called seldom, from ts_store_start() or a thread of the store, with no lock
+ * held that a request waits for. @text is one line without a newline and gone after the call. Nothing
+ * of the store may be called from it.
+ */
+typedef void ts_event_fn(void *opaque, enum ts_event_level level,
+			 const char *text);
+
 /* What a store is made of. ts_params_init() gives the defaults. */
 struct ts_params {
 	uint64_t size_bytes;    /* virtual size, whole slots */
@@ -34,6 +48,8 @@ struct ts_params {
 	uint64_t ram_max_bytes; /* most that the budget can be tuned to */
 	uint64_t reserve_bytes; /* pool memory touched ahead of demand */
 	int level;              /* of zstd */
+	bool dictionary;        /* train dictionaries on what is stored */
+	char *trainer;          /* the program that does, if it is installed */
 
 	char *spill_path;       /* file or block device; NULL: no spill */
 	uint64_t spill_bytes;   /* 0: as large as what is there */
@@ -41,11 +57,19 @@ struct ts_params {
 	bool spill_force;       /* use a file or device that holds something */
 	bool use_uring;         /* where the kernel permits it */
 	uint64_t write_budget_bytes; /* a day; 0: none */
-	/* Of the budget: when spilling begins and ends. */
-	unsigned high_water_percent, low_water_percent;
+	bool write_budget_waits; /* spent: writes wait, else they fail */
+	int high_water, low_water; /* percent of the budget: spill begins, ends */
 
 	char *stats_path; /* statistics for others to read; NULL: none */
+
+	ts_event_fn *event; /* or NULL */
+	void *event_opaque;
 };
+
+/* @dir is the folder that the front end's file is in: the trainer is looked
+ * for there, beside it, and where it is installed. May be NULL.
+ */
+void ts_params_find_trainer(struct ts_params *params, const char *dir);
 
 void ts_params_init(struct ts_params *params);
 void ts_params_fini(struct ts_params *params);
@@ -117,12 +141,14 @@ int ts_store_extents(struct ts_store *store, uint64_t len_bytes,
 struct ts_counters {
 #define TS_STAT(name, kind, unit, text) uint64_t name;
 #include "stats.def"
+#undef TS_STAT
 	uint64_t resident_bytes; /* touched block memory, reserve included */
 	uint64_t budget_bytes;
 	bool locked; /* the kernel may not swap the pool */
 
 	/* Of the spill tier, if there is one. */
 	bool spill, spill_uring, spill_direct, spill_degraded, spill_firm;
+	bool spill_budget_spent;
 	const char *spill_cipher;
 	const char *why_not_uring; /* empty when it is used */
 	uint64_t spill_size_bytes, spill_free_bytes;

@@ -10,34 +10,16 @@
 
 #include <string.h>
 
-/* Room for writers to go on while the first segments are written. */
-#define LOW_MIN_BLOCKS 8u
-#define HIGH_MIN_BLOCKS 16u
+#define HIGH_MORE 8u
+#define LOW_MORE 16u
 
-static uint32_t headroom_at(uint32_t budget_blocks, unsigned percent)
-{
-	return (uint32_t)((uint64_t)budget_blocks * (100 - percent) / 100);
-}
-
-void ts_tier_set_budget(struct ts_tier *tier, uint32_t budget_blocks)
-{
-	tier->budget_blocks = budget_blocks;
-	ts_store_relaxed(&tier->low_blocks,
-			 headroom_at(budget_blocks, tier->high_percent) +
-				 LOW_MIN_BLOCKS);
-	ts_store_relaxed(&tier->high_blocks,
-			 headroom_at(budget_blocks, tier->low_percent) +
-				 HIGH_MIN_BLOCKS);
-}
-
-void ts_tier_init(struct ts_tier *tier, uint32_t budget_blocks,
-		  unsigned high_percent, unsigned low_percent)
+void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
+		  unsigned low_percent)
 {
 	*tier = (struct ts_tier){
 		.high_percent = high_percent,
 		.low_percent = low_percent,
 	};
-	ts_tier_set_budget(tier, budget_blocks);
 }
 
 static uint32_t free_blocks(struct ts_core *core)
@@ -49,7 +31,31 @@ static uint32_t free_blocks(struct ts_core *core)
 	return budget > taken ? budget - taken : 0;
 }
 
-static bool anything_stored(struct ts_core *core)
+/* The headroom at a percentage of the budget that is used, and some blocks
+ * more, which only a tiny budget feels.
+ */
+static uint32_t headroom_at(const struct ts_core *core,
+			    const unsigned *percent, uint32_t more)
+{
+	uint64_t budget = ts_load_relaxed(&core->media.blocks.budget);
+
+	return (uint32_t)(budget * (100 - ts_load_relaxed(percent)) / 100) +
+	       more;
+}
+
+uint32_t ts_tier_begin_blocks(const struct ts_tier *tier,
+			      const struct ts_core *core)
+{
+	return headroom_at(core, &tier->high_percent, HIGH_MORE);
+}
+
+uint32_t ts_tier_end_blocks(const struct ts_tier *tier,
+			    const struct ts_core *core)
+{
+	return headroom_at(core, &tier->low_percent, LOW_MORE);
+}
+
+bool ts_tier_has_victims(struct ts_core *core)
 {
 	const struct ts_stats *stats = &core->media.stats;
 
@@ -61,7 +67,8 @@ static bool anything_stored(struct ts_core *core)
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core)
 {
 	return ts_load_relaxed(&tier->closed) ||
-	       free_blocks(core) < ts_load_relaxed(&tier->low_blocks);
+	       free_blocks(core) < headroom_at(core, &tier->high_percent,
+					       HIGH_MORE);
 }
 
 bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
@@ -69,16 +76,17 @@ bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 	uint32_t headroom = free_blocks(core);
 
 	if (ts_load_relaxed(&tier->closed))
-		return anything_stored(core);
+		return ts_tier_has_victims(core);
 	for (unsigned k = 0; k < TS_POOL_CLASSES; k++)
 		headroom += ts_pool_surplus(&core->media.pool, k);
-	return headroom < ts_load_relaxed(&tier->high_blocks);
+	return headroom < headroom_at(core, &tier->low_percent, LOW_MORE);
 }
 
 bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core)
 {
 	return !ts_load_relaxed(&tier->closed) &&
-	       free_blocks(core) > ts_load_relaxed(&tier->high_blocks);
+	       free_blocks(core) >
+		       headroom_at(core, &tier->low_percent, LOW_MORE);
 }
 
 /* What one look at a cluster needs. */
@@ -105,6 +113,9 @@ static bool look_at(struct look *look, unsigned i)
 	struct ts_victim *victim = &look->victim[look->n];
 	unsigned len;
 
+	/* Read again only after the clock has come by: not worth memory. */
+	if (kind == TS_SPILL && ts_word_hot(word) && !look->raw_only)
+		ts_cluster_flag(&look->cluster, i, ts_word_set_cold(word));
 	if (kind != TS_RAW && (kind != TS_RAM || look->raw_only))
 		return true;
 	if (ts_word_mark(word))
@@ -120,8 +131,7 @@ static bool look_at(struct look *look, unsigned i)
 	*victim = (struct ts_victim){
 		.slot = look->nr * TS_CLUSTER_SLOTS + i,
 		.len = len,
-		.codec = kind == TS_RAW ? TS_CODEC_RAW :
-					  (uint8_t)ts_word_codec(word),
+		.codec = (uint8_t)ts_word_codec(word),
 		.data = look->copy + look->n * 4096,
 	};
 	memcpy(victim->data, ts_ram_data(&look->core->media.pool, word), len);
@@ -143,13 +153,13 @@ static bool look_at_cluster(struct look *look)
 	return more;
 }
 
-/* Move a hand until something is found, twice round at most. */
-static unsigned turn(struct look *look, uint64_t *hand)
+/* Move a hand until something is found, some times round at most. */
+static unsigned turn(struct look *look, uint64_t *hand, unsigned max_rounds)
 {
 	uint64_t end = look->core->clusters.n_clusters;
 	unsigned rounds = 0;
 
-	while (!look->n && rounds < 2) {
+	while (!look->n && rounds < max_rounds) {
 		look->nr = ts_cluster_next(&look->core->clusters, *hand, end);
 		if (look->nr >= end) {
 			*hand = 0;
@@ -176,12 +186,21 @@ unsigned ts_tier_victims(struct ts_tier *tier, struct ts_core *core,
 		.copy = copy,
 		.victim = ret_victim,
 	};
+	int64_t n_raw;
 
-	if (ts_stats_sum(&core->media.stats, TS_STAT_raw_slots) > 0) {
+	/* Raw pages that a turn has passed are in use, or on their way. They
+	 * are left to the other hand until there are more: twice round would
+	 * take them however much they are used.
+	 */
+	n_raw = ts_stats_sum(&core->media.stats, TS_STAT_raw_slots);
+	if (n_raw < tier->raw_passed)
+		tier->raw_passed = n_raw;
+	if (n_raw > tier->raw_passed) {
 		look.raw_only = true;
-		if (turn(&look, &tier->raw_hand))
+		if (turn(&look, &tier->raw_hand, 1))
 			return look.n;
 		look.raw_only = false;
+		tier->raw_passed = n_raw;
 	}
-	return turn(&look, &tier->hand);
+	return turn(&look, &tier->hand, 2);
 }

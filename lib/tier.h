@@ -2,10 +2,10 @@
 /* tier.h - when pages leave memory, which ones, and when they come back
  *
  * Headroom is what memory could still take: blocks below the budget that are
- * not taken, and those that compaction would free. Spilling starts when it
- * falls below the low mark and goes on up to the high mark. A page that is
- * read from spill again before the clock comes by returns to memory while
- * there is room above the high mark.
+ * not taken, and those that compaction would free. Spilling starts when the
+ * high mark of the budget is used and goes on down to the low mark. A page
+ * that is read from spill again before the clock comes by returns to memory
+ * while less than the low mark is used.
  */
 #ifndef TS_TIER_H
 #define TS_TIER_H
@@ -13,28 +13,31 @@
 #include "core.h"
 
 struct ts_tier {
-	uint32_t low_blocks, high_blocks; /* of headroom; changed at any time */
-	/* Of the budget: what they come from. The keeper's alone. */
-	uint32_t budget_blocks;
+	/* Of the budget in use; changed at any time. */
 	unsigned high_percent, low_percent;
 	bool closed; /* no admission to memory: everything is to spill */
-	uint64_t hand, raw_hand; /* clusters; the spiller's alone */
+	/* The spiller's alone. */
+	uint64_t hand, raw_hand; /* clusters */
+	int64_t raw_passed;      /* raw pages that the hand does not find */
 };
 
-/* Spilling begins when more than @high_percent of the budget is taken, and
- * ends at @low_percent; never later than is good for a small budget.
- */
-void ts_tier_init(struct ts_tier *tier, uint32_t budget_blocks,
-		  unsigned high_percent, unsigned low_percent);
+void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
+		  unsigned low_percent);
 
-/* Compute the marks of a budget anew. */
-void ts_tier_set_budget(struct ts_tier *tier, uint32_t budget_blocks);
+/* Headroom, in blocks, at which spilling begins and ends. */
+uint32_t ts_tier_begin_blocks(const struct ts_tier *tier,
+			      const struct ts_core *core);
+uint32_t ts_tier_end_blocks(const struct ts_tier *tier,
+			    const struct ts_core *core);
 
 /* Whether a writer should wake the spiller: a cheap look without locks. */
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core);
 
 /* Whether there is more to spill: exact, and slower. */
 bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core);
+
+/* Whether there is any page in memory that could be spilled. */
+bool ts_tier_has_victims(struct ts_core *core);
 
 /* Whether a page may come back to memory. */
 bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core);

@@ -30,7 +30,7 @@ static const struct {
 	[TS_TUNE_RAM] = { "ram", SIZE, 8 << 20, INT64_MAX },
 	[TS_TUNE_LEVEL] = { "level", NUMBER, TS_CODEC_LEVEL_MIN,
 			    TS_CODEC_LEVEL_MAX },
-	[TS_TUNE_HIGH_WATER] = { "high-water", NUMBER, 10, 99 },
+	[TS_TUNE_HIGH_WATER] = { "high-water", NUMBER, 5, 99 },
 	[TS_TUNE_LOW_WATER] = { "low-water", NUMBER, 5, 98 },
 	[TS_TUNE_RAM_ADMISSION] = { "ram-admission", BOOL, 0, 1 },
 	[TS_TUNE_WRITE_BUDGET] = { "write-budget", SIZE, 0, INT64_MAX },

@@ -9,8 +9,7 @@
 
 #include <errno.h>
 
-static int set_ram(struct ts_blocks *blocks, struct ts_tier *tier,
-		   int64_t bytes)
+static int set_ram(struct ts_blocks *blocks, int64_t bytes)
 {
 	uint64_t n = (uint64_t)bytes >> TS_BLOCK_SHIFT;
 
@@ -20,7 +19,6 @@ static int set_ram(struct ts_blocks *blocks, struct ts_tier *tier,
 	ts_store_relaxed(&blocks->budget, (uint32_t)n);
 	pthread_cond_broadcast(&blocks->refilled);
 	ts_unlock(&blocks->lock);
-	ts_tier_set_budget(tier, (uint32_t)n);
 	return 0;
 }
 
@@ -28,9 +26,8 @@ static int set_marks(struct ts_tier *tier, unsigned high, unsigned low)
 {
 	if (low >= high)
 		return -ERANGE;
-	tier->high_percent = high;
-	tier->low_percent = low;
-	ts_tier_set_budget(tier, tier->budget_blocks);
+	ts_store_relaxed(&tier->high_percent, high);
+	ts_store_relaxed(&tier->low_percent, low);
 	return 0;
 }
 
@@ -44,7 +41,7 @@ int ts_tune_apply(struct ts_store *store, enum ts_tune_key key, int64_t value)
 		return -ENOTSUP;
 	switch (key) {
 	case TS_TUNE_RAM:
-		return set_ram(&media->blocks, tier, value);
+		return set_ram(&media->blocks, value);
 	case TS_TUNE_LEVEL:
 		return ts_codec_set_level(&media->codec, (int)value);
 	case TS_TUNE_HIGH_WATER:
@@ -55,7 +52,7 @@ int ts_tune_apply(struct ts_store *store, enum ts_tune_key key, int64_t value)
 		ts_store_relaxed(&tier->closed, !value);
 		return 0;
 	case TS_TUNE_WRITE_BUDGET:
-		ts_store_relaxed(&spiller->wear_bytes_day, (uint64_t)value);
+		ts_store_relaxed(&spiller->wear.bytes_day, (uint64_t)value);
 		return 0;
 	case TS_N_TUNE_KEYS:
 		break;

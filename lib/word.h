@@ -8,7 +8,7 @@
  * fill  |               pattern, see below                  | 0  |  0  |  2   |
  * ram   | object, in grains of 16 bytes   | length-1 | codec|mark| hot |  4   |
  * raw   | page of the pool, 26 bits | check of the page, 32 |mark| hot |  5   |
- * spill | segment, 26 bits  | offset, 20 bits | length-1, 12| 0  | hot |  6   |
+ * spill | segment, 25 bits | offset/8, 17 | length-1 | codec| 0  | hot |  6   |
  *       +---------------------------------------------------+----+-----+------+
  *
  * Kind 3 (staged) is set aside for write-behind. The number of a kind is part
@@ -76,8 +76,9 @@ typedef struct {
 #define TS_WORD_LEN_SHIFT 10
 #define TS_WORD_OBJ_SHIFT 22
 #define TS_WORD_RAW_PAGE_SHIFT 38
-#define TS_WORD_SPILL_OFF_SHIFT 18
-#define TS_WORD_SPILL_SEGMENT_SHIFT 38
+#define TS_WORD_SPILL_OFF_SHIFT 22
+#define TS_WORD_SPILL_SEGMENT_SHIFT 39
+#define TS_WORD_SPILL_ALIGN 8u /* of records */
 #define TS_WORD_FILL_TWICE (1ull << 63)
 
 #define TS_MAX_GRAINS (1ull << (64 - TS_WORD_OBJ_SHIFT))
@@ -202,15 +203,16 @@ static inline unsigned ts_word_len(ts_word w)
 {
 	if (ts_word_kind(w) == TS_RAW)
 		return 4096;
-	if (ts_word_kind(w) == TS_SPILL)
-		return (unsigned)(w.bits >> TS_WORD_PAYLOAD_SHIFT & 4095) + 1;
-	assert(ts_word_kind(w) == TS_RAM);
+	assert(ts_word_kind(w) == TS_RAM || ts_word_kind(w) == TS_SPILL);
 	return (unsigned)(w.bits >> TS_WORD_LEN_SHIFT & 4095) + 1;
 }
 
+/* How the stored bytes of a ram, raw or spill word become a page. */
 static inline enum ts_codec_id ts_word_codec(ts_word w)
 {
-	assert(ts_word_kind(w) == TS_RAM);
+	if (ts_word_kind(w) == TS_RAW)
+		return TS_CODEC_RAW;
+	assert(ts_word_kind(w) == TS_RAM || ts_word_kind(w) == TS_SPILL);
 	return (enum ts_codec_id)(w.bits >> TS_WORD_PAYLOAD_SHIFT & 15);
 }
 
@@ -221,14 +223,17 @@ static inline uint32_t ts_word_check(ts_word w)
 }
 
 static inline ts_word ts_word_spill(uint32_t segment, unsigned off_bytes,
-				    unsigned len_bytes)
+				    unsigned len_bytes, enum ts_codec_id codec)
 {
+	uint64_t off = off_bytes / TS_WORD_SPILL_ALIGN;
+
 	assert(segment < TS_MAX_SEGMENTS && off_bytes < 1u << 20);
-	assert(len_bytes >= 1 && len_bytes <= 4096);
+	assert(off * TS_WORD_SPILL_ALIGN == off_bytes);
+	assert(len_bytes >= 1 && len_bytes <= 4096 && codec < TS_CODEC_IDS);
 	return (ts_word){ (uint64_t)segment << TS_WORD_SPILL_SEGMENT_SHIFT |
-			  (uint64_t)off_bytes << TS_WORD_SPILL_OFF_SHIFT |
-			  (uint64_t)(len_bytes - 1) << TS_WORD_PAYLOAD_SHIFT |
-			  TS_SPILL };
+			  off << TS_WORD_SPILL_OFF_SHIFT |
+			  (uint64_t)(len_bytes - 1) << TS_WORD_LEN_SHIFT |
+			  (uint64_t)codec << TS_WORD_PAYLOAD_SHIFT | TS_SPILL };
 }
 
 static inline uint32_t ts_word_segment(ts_word w)
@@ -240,7 +245,8 @@ static inline uint32_t ts_word_segment(ts_word w)
 static inline unsigned ts_word_spill_off(ts_word w)
 {
 	assert(ts_word_kind(w) == TS_SPILL);
-	return (unsigned)(w.bits >> TS_WORD_SPILL_OFF_SHIFT & ((1u << 20) - 1));
+	return (unsigned)(w.bits >> TS_WORD_SPILL_OFF_SHIFT & ((1u << 17) - 1)) *
+	       TS_WORD_SPILL_ALIGN;
 }
 
 /* The same page at another place of the pool; hot and mark stay. */

@@ -9,9 +9,12 @@
 #include "thinswap.h"
 #include "util/harden.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NBDKIT_API_VERSION 2
@@ -28,6 +31,18 @@
 static struct ts_params params;
 static struct ts_store *store;
 
+/* nbdkit makes a thread for each request that may run beside others. Whoever
+ * connects warms all of them; from then on none faults on its stack.
+ */
+static void enter(void)
+{
+	static _Thread_local bool entered;
+
+	if (!entered)
+		ts_harden_touch_stack();
+	entered = true;
+}
+
 static int result(int err)
 {
 	if (!err)
@@ -36,9 +51,20 @@ static int result(int err)
 	return -1;
 }
 
+/* nbdkit gives warnings no level of their own. */
+static void log_event(void *opaque, enum ts_event_level level,
+		      const char *text)
+{
+	if (level == TS_EVENT_WARNING)
+		nbdkit_error("warning: %s", text);
+	else
+		nbdkit_debug("%s", text);
+}
+
 static void plugin_load(void)
 {
 	ts_params_init(&params);
+	params.event = log_event;
 }
 
 static void plugin_unload(void)
@@ -72,10 +98,25 @@ static int plugin_config(const char *key, const char *value)
 	return -1;
 }
 
+/* The folder that this plugin was loaded from, for the trainer's sake. */
+static void find_trainer(void)
+{
+	Dl_info info;
+	char *path;
+
+	if (!dladdr(&params, &info))
+		return;
+	path = nbdkit_realpath(info.dli_fname);
+	if (path)
+		ts_params_find_trainer(&params, dirname(path));
+	free(path);
+}
+
 static int plugin_config_complete(void)
 {
 	char err[512];
 
+	find_trainer();
 	if (!ts_params_finish(&params, err, sizeof(err)))
 		return 0;
 	nbdkit_error("%s", err);
@@ -168,12 +209,14 @@ static int plugin_can_cache(void *handle)
 static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
+	enter();
 	return result(ts_store_read(store, buf, count, offset));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	enter();
 	return result(ts_store_write(store, buf, count, offset));
 }
 
@@ -229,10 +272,16 @@ static struct nbdkit_plugin plugin = {
 		"size=<SIZE>   (required) virtual size of the device\n"
 		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
 		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
+		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
 		"spill=<PATH>  file or block device for what does not fit in ram\n"
 		"spill-size=<SIZE>    size of the spill file\n"
 		"encrypt=<BOOL>       seal what is spilled (default: true)\n"
-		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)",
+		"spill-force=<BOOL>   use a file or device that holds something else\n"
+		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)\n"
+		"write-budget-spent=fail|wait  what writes do then (default: fail)\n"
+		"high-water=<N>, low-water=<N>  percent of ram in use at which\n"
+		"              spilling begins and ends (default: 95 and 90)\n"
+		"io-uring=<BOOL>      use io_uring where permitted (default: true)",
 	.load = plugin_load,
 	.unload = plugin_unload,
 	.dump_plugin = plugin_dump,

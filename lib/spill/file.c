@@ -44,9 +44,28 @@ wrong(const struct text *t, int error, const char *format, ...)
 	return error;
 }
 
+/* Devices go by links (/dev/disk/by-partuuid/...), and nobody but root can
+ * make those; files do not.
+ */
+static int open_link(const struct text *t, int *ret_fd)
+{
+	int fd = open(t->path, O_RDWR | O_CLOEXEC | O_NOCTTY);
+	struct stat st;
+
+	if (fd >= 0 && !fstat(fd, &st) && S_ISBLK(st.st_mode)) {
+		*ret_fd = fd;
+		return 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	return wrong(t, -ELOOP, "is a symbolic link; give the file itself");
+}
+
 static int open_path(const struct text *t, int *ret_fd)
 {
-	int fd = open(t->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int fd = open(t->path,
+		      O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY,
+		      0600);
 
 	if (fd >= 0) {
 		*ret_fd = fd;
@@ -54,7 +73,7 @@ static int open_path(const struct text *t, int *ret_fd)
 	}
 	switch (errno) {
 	case ELOOP:
-		return wrong(t, -ELOOP, "is a symbolic link; give the file itself");
+		return open_link(t, ret_fd);
 	case EISDIR:
 		return wrong(t, -EISDIR,
 			     "is a directory; give a file in it or a block device");
@@ -95,12 +114,13 @@ static int check_regular(const struct text *t, int fd, const struct stat *st,
 			     (unsigned)st->st_uid);
 	if (st->st_nlink > 1)
 		return wrong(t, -EPERM, "has more than one name (hard links)");
+	if (st->st_size > 0 && !force && has_header(fd) <= 0)
+		return wrong(t, -EEXIST,
+			     "exists and is not a spill file of thinswap; remove it, or say spill-force=true");
+	/* Last: nothing of a file that is not ours is changed. */
 	if (fchmod(fd, 0600))
 		return wrong(t, -errno, "its mode cannot be set to 0600: %s",
 			     strerror(errno));
-	if (st->st_size > 0 && !force && has_header(fd) <= 0)
-		return wrong(t, -EEXIST,
-			     "exists and is not a spill file of thinswap; remove it, or say force");
 	return 0;
 }
 
@@ -138,7 +158,11 @@ static int set_up_regular(const struct text *t, struct ts_spill_file *file,
 		return wrong(t, -EINVAL,
 			     "a new file needs a size; give spill-size as well");
 	*ret_bytes = size ? size : (uint64_t)st->st_size;
-	return reserve(t, file, *ret_bytes);
+	err = reserve(t, file, *ret_bytes);
+	/* What was reserved in part would only fill the file system. */
+	if (err && !st->st_size)
+		(void)!ftruncate(file->fd, 0);
+	return err;
 }
 
 /* What the device holds, by name, or NULL. */
@@ -171,7 +195,8 @@ static int set_up_block(const struct text *t, struct ts_spill_file *file,
 	int fd;
 
 	/* The kernel's own word on use: mounts, swap, LVM, RAID. */
-	fd = open(t->path, O_RDWR | O_EXCL | O_NOFOLLOW | O_CLOEXEC);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", file->fd);
+	fd = open(name, O_RDWR | O_EXCL | O_CLOEXEC);
 	if (fd < 0 && errno == EBUSY)
 		return wrong(t, -EBUSY,
 			     "the device is mounted, used as swap or in use by another device");
@@ -191,7 +216,7 @@ static int set_up_block(const struct text *t, struct ts_spill_file *file,
 		found = signature(fd, name, sizeof(name));
 		if (found)
 			return wrong(t, -EEXIST,
-				     "the device holds %s; wipe it, or say force",
+				     "the device holds %s; wipe it, or say spill-force=true",
 				     found);
 	}
 	*ret_bytes = size ? size : bytes;
@@ -230,8 +255,11 @@ static void probe_direct(struct ts_spill_file *file)
 			file->align = 4096;
 	}
 	file->direct = file->align > 1;
-	if (!file->direct)
+	if (!file->direct) {
 		fcntl(file->fd, F_SETFL, flags);
+		/* No read-ahead into a cache that is to stay small. */
+		posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);
+	}
 	free(buf);
 }
 
@@ -292,11 +320,39 @@ void ts_spill_file_close(struct ts_spill_file *file)
 	file->fd = -1;
 }
 
-void ts_spill_file_discard(struct ts_spill_file *file, uint32_t segment)
+bool ts_spill_file_can_discard(const struct ts_spill_file *file)
 {
-	uint64_t range[2] = { ts_segment_off(segment), TS_SEGMENT_BYTES };
+	/* A file keeps the room that is reserved for it. */
+	return !file->no_discard && (file->block || !file->firm);
+}
 
-	/* A file keeps its reserved room; a device is told. */
+void ts_spill_file_discard(struct ts_spill_file *file, uint32_t segment,
+			   uint32_t n)
+{
+	uint64_t range[2] = { ts_segment_off(segment),
+			      (uint64_t)n << TS_SEGMENT_SHIFT };
+	int err;
+
 	if (file->block)
-		(void)!ioctl(file->fd, BLKDISCARD, range);
+		err = ioctl(file->fd, BLKDISCARD, range);
+	else
+		err = fallocate(file->fd,
+				FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				(off_t)range[0], (off_t)range[1]);
+	if (err && errno != EINTR && errno != EAGAIN)
+		file->no_discard = true;
+}
+
+void ts_spill_file_uncache(const struct ts_spill_file *file, uint64_t off,
+			   uint64_t bytes, bool written)
+{
+	if (file->direct)
+		return;
+	/* Only clean pages leave the cache. */
+	if (written)
+		sync_file_range(file->fd, (off_t)off, (off_t)bytes,
+				SYNC_FILE_RANGE_WAIT_BEFORE |
+					SYNC_FILE_RANGE_WRITE |
+					SYNC_FILE_RANGE_WAIT_AFTER);
+	posix_fadvise(file->fd, (off_t)off, (off_t)bytes, POSIX_FADV_DONTNEED);
 }

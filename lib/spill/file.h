@@ -24,12 +24,13 @@ struct ts_spill_file {
 	bool direct;    /* O_DIRECT: no page cache */
 	bool firm;      /* the room is reserved; else best effort */
 	bool block;     /* a block device */
+	bool no_discard; /* it was told once, and cannot do that */
 };
 
 /* Open @path for @size bytes; 0 takes what an existing file or device has.
  *
  * A regular file is made if it does not exist: mode 0600, never through a
- * symbolic link, preallocated. An existing one must be empty or bear our
+ * symbolic link, preallocated. (A link to a block device is followed.) An existing one must be empty or bear our
  * header; a block device must be unused and empty, or bear it. @force lifts
  * that, not the check for use by others. The file is locked against a second
  * user until it is closed.
@@ -43,8 +44,18 @@ int ts_spill_file_open(struct ts_spill_file *file, const char *path,
 /* Close. A zeroed struct, or fd -1, is fine. */
 void ts_spill_file_close(struct ts_spill_file *file);
 
-/* Tell the device that a segment holds nothing. Best effort. */
-void ts_spill_file_discard(struct ts_spill_file *file, uint32_t segment);
+/* Tell the device, or a file whose room is not reserved, that n segments hold
+ * nothing. Best effort; may take long. One that cannot is not told again.
+ */
+bool ts_spill_file_can_discard(const struct ts_spill_file *file);
+void ts_spill_file_discard(struct ts_spill_file *file, uint32_t segment,
+			   uint32_t n);
+
+/* Without O_DIRECT: take a range that was read or written out of the page
+ * cache, so that the cache does not become a second copy of what is spilled.
+ */
+void ts_spill_file_uncache(const struct ts_spill_file *file, uint64_t off,
+			   uint64_t bytes, bool written);
 
 static inline uint64_t ts_segment_off(uint32_t segment)
 {

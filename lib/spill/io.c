@@ -7,19 +7,26 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-static void explain(int error, char *ret_why)
+/* Limits are named with their value: it is what has to be changed. */
+static void explain(const char *what, int error, char *ret_why)
 {
-	const char *what = "io_uring cannot be set up";
+	const char *why = strerror(error);
+	struct rlimit limit;
 
 	if (error == EPERM)
-		what = "io_uring is not permitted (sysctl kernel.io_uring_disabled or a seccomp filter)";
+		why = "not permitted (sysctl kernel.io_uring_disabled or a seccomp filter)";
 	else if (error == ENOSYS)
-		what = "the kernel has no io_uring";
-	else if (error == ENOMEM)
-		what = "io_uring gets no memory (RLIMIT_MEMLOCK)";
-	snprintf(ret_why, TS_IO_WHY_BYTES, "%s: %s", what, strerror(error));
+		why = "the kernel has none, or a seccomp filter says so";
+	if (error == ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		snprintf(ret_why, TS_IO_WHY_BYTES,
+			 "%s: %s (RLIMIT_MEMLOCK is %llu bytes)", what, why,
+			 (unsigned long long)limit.rlim_cur);
+	else
+		snprintf(ret_why, TS_IO_WHY_BYTES, "%s: %s", what, why);
 }
 
 void ts_io_init(struct ts_io *io, const struct ts_spill_file *file,
@@ -39,13 +46,17 @@ void ts_io_init(struct ts_io *io, const struct ts_spill_file *file,
 	}
 	err = io_uring_queue_init(TS_IO_DEPTH, &io->ring, 0);
 	if (err) {
-		explain(-err, ret_why);
+		explain("io_uring", -err, ret_why);
 		return;
 	}
 	io->uring = true;
 	/* Both are only faster ways. */
 	io->fixed_file = !io_uring_register_files(&io->ring, &file->fd, 1);
-	io->fixed_buf = !io_uring_register_buffers(&io->ring, &io->memory, 1);
+	err = io_uring_register_buffers(&io->ring, &io->memory, 1);
+	io->fixed_buf = !err;
+	if (err)
+		explain("buffers of io_uring cannot be registered", -err,
+			ret_why);
 }
 
 void ts_io_fini(struct ts_io *io)

@@ -38,12 +38,12 @@ struct ts_io {
 	unsigned in_flight;
 };
 
-/* Why io_uring is not used, in words; empty when it is. */
-#define TS_IO_WHY_BYTES 120
+#define TS_IO_WHY_BYTES 160
 
 /* Set up an engine for transfers to and from the @bytes at @memory.
- * @use_uring false asks for pread and pwrite. Never fails: without io_uring
- * it falls back, and @ret_why says why.
+ * @use_uring false asks for pread and pwrite. Never fails: without io_uring,
+ * or where it cannot register the memory, it falls back, and @ret_why says why;
+ * else it is empty.
  */
 void ts_io_init(struct ts_io *io, const struct ts_spill_file *file,
 		void *memory, size_t bytes, bool use_uring,

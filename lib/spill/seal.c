@@ -25,7 +25,7 @@ int ts_seal_init(struct ts_seal *seal, bool encrypt)
 		return 0;
 	if (sodium_init() < 0)
 		return -ENOSYS;
-	sodium_mlock(seal, sizeof(*seal));
+	seal->locked = !sodium_mlock(seal, sizeof(*seal));
 	randombytes_buf(seal->key, sizeof(seal->key));
 	seal->cipher = TS_CIPHER_XCHACHA20;
 	if (crypto_aead_aes256gcm_is_available()) {

@@ -33,6 +33,7 @@ struct ts_seal {
 	_Alignas(16) crypto_aead_aes256gcm_state aes;
 	uint8_t key[32];
 	enum ts_cipher cipher;
+	bool locked; /* the key cannot be swapped out */
 };
 
 /* Where a record belongs. */

@@ -7,6 +7,7 @@
  * at them after each change.
  */
 #include "spill/segment.h"
+#include "util/atomic.h"
 #include "util/lock.h"
 
 #include <assert.h>
@@ -59,6 +60,11 @@ int ts_segment_claim(struct ts_segments *segments, uint32_t *ret_segment,
 	return err;
 }
 
+static void ease(struct ts_segments *segments)
+{
+	ts_store_relaxed(&segments->eased, segments->eased + 1);
+}
+
 static void free_if_dead(struct ts_segments *segments, struct ts_segment *s)
 {
 	if (s->state != TS_SEGMENT_FULL || s->live_bytes || s->pins)
@@ -97,13 +103,15 @@ void ts_segment_fail(struct ts_segments *segments, uint32_t segment)
 void ts_segments_retry(struct ts_segments *segments)
 {
 	ts_lock(&segments->lock);
-	for (uint32_t i = 0; segments->n_bad && i < segments->n; i++) {
+	for (uint32_t i = 0; i < segments->n; i++) {
+		segments->segment[i].skip = false;
 		if (segments->segment[i].state != TS_SEGMENT_BAD)
 			continue;
 		segments->segment[i].state = TS_SEGMENT_FREE;
 		segments->n_bad--;
 		segments->n_free++;
 	}
+	ease(segments);
 	ts_unlock(&segments->lock);
 }
 
@@ -125,6 +133,7 @@ void ts_segment_died(struct ts_segments *segments, uint32_t segment,
 	assert(s->live_bytes >= bytes);
 	s->live_bytes -= bytes;
 	segments->live_bytes -= bytes;
+	ease(segments);
 	free_if_dead(segments, s);
 	ts_unlock(&segments->lock);
 }
@@ -147,6 +156,7 @@ void ts_segment_unpin(struct ts_segments *segments, uint32_t segment)
 	ts_lock(&segments->lock);
 	assert(s->pins);
 	s->pins--;
+	ease(segments);
 	free_if_dead(segments, s);
 	ts_unlock(&segments->lock);
 }
@@ -175,33 +185,36 @@ bool ts_segment_emptiest(struct ts_segments *segments, uint32_t max_live,
 	return best < segments->n;
 }
 
-bool ts_segment_claim_dirty(struct ts_segments *segments,
-			    uint32_t *ret_segment)
+uint32_t ts_segment_claim_dirty(struct ts_segments *segments, uint32_t max,
+				uint32_t *ret_first)
 {
-	bool found = false;
+	uint32_t i, n = 0;
 
 	ts_lock(&segments->lock);
-	for (uint32_t i = 0; segments->n_dirty && !found; i++) {
-		struct ts_segment *s = &segments->segment[i];
-
-		if (!s->dirty)
-			continue;
-		s->state = TS_SEGMENT_FILLING;
-		s->dirty = false;
-		segments->n_dirty--;
-		segments->n_free--;
-		*ret_segment = i;
-		found = true;
+	if (segments->n_dirty) {
+		for (i = segments->dirty_hand; !segments->segment[i].dirty;)
+			i = (i + 1) % segments->n;
+		*ret_first = i;
+		for (; n < max && i < segments->n && segments->segment[i].dirty;
+		     i++, n++) {
+			segments->segment[i].state = TS_SEGMENT_FILLING;
+			segments->segment[i].dirty = false;
+		}
+		segments->n_dirty -= n;
+		segments->n_free -= n;
+		segments->dirty_hand = i % segments->n;
 	}
 	ts_unlock(&segments->lock);
-	return found;
+	return n;
 }
 
-void ts_segment_release(struct ts_segments *segments, uint32_t segment)
+void ts_segment_release(struct ts_segments *segments, uint32_t first,
+			uint32_t n)
 {
 	ts_lock(&segments->lock);
-	segments->segment[segment].state = TS_SEGMENT_FREE;
-	segments->n_free++;
+	for (uint32_t i = first; i < first + n; i++)
+		segments->segment[i].state = TS_SEGMENT_FREE;
+	segments->n_free += n;
 	ts_unlock(&segments->lock);
 }
 
@@ -210,6 +223,11 @@ void ts_segment_skip(struct ts_segments *segments, uint32_t segment)
 	ts_lock(&segments->lock);
 	segments->segment[segment].skip = true;
 	ts_unlock(&segments->lock);
+}
+
+uint64_t ts_segments_eased(const struct ts_segments *segments)
+{
+	return ts_load_relaxed(&segments->eased);
 }
 
 uint32_t ts_segments_free(struct ts_segments *segments)
@@ -224,7 +242,7 @@ uint32_t ts_segments_free(struct ts_segments *segments)
 
 const char *ts_segments_check(struct ts_segments *segments)
 {
-	uint32_t n_free = 0, n_bad = 0;
+	uint32_t n_free = 0, n_bad = 0, n_dirty = 0;
 	const char *wrong = NULL;
 	uint64_t live = 0;
 
@@ -234,12 +252,16 @@ const char *ts_segments_check(struct ts_segments *segments)
 
 		n_free += s->state == TS_SEGMENT_FREE;
 		n_bad += s->state == TS_SEGMENT_BAD;
+		n_dirty += s->dirty;
+		if (s->dirty && s->state != TS_SEGMENT_FREE)
+			wrong = "a segment in use is to be discarded";
 		live += s->live_bytes;
 		if (s->state != TS_SEGMENT_FULL &&
 		    s->state != TS_SEGMENT_FILLING && s->live_bytes)
 			wrong = "a segment that is not full has live records";
 	}
-	if (n_free != segments->n_free || n_bad != segments->n_bad)
+	if (n_free != segments->n_free || n_bad != segments->n_bad ||
+	    n_dirty != segments->n_dirty)
 		wrong = "segments: states and counts disagree";
 	if (live != segments->live_bytes)
 		wrong = "segments: live bytes do not add up";

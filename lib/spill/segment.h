@@ -45,7 +45,9 @@ struct ts_segments {
 	uint32_t n_free, n_bad;
 	uint32_t hand; /* where to look for a free one */
 	uint32_t n_dirty;
+	uint32_t dirty_hand; /* where to look for one */
 	uint64_t live_bytes;
+	uint64_t eased; /* counts what may have made room; read anywhere */
 };
 
 /* Returns 0 or -ENOMEM. */
@@ -65,7 +67,7 @@ void ts_segment_seal(struct ts_segments *segments, uint32_t segment,
 		     uint32_t table_off, uint32_t n_records);
 
 /* Writing it failed, nothing was published. Not used again until
- * ts_segments_retry().
+ * ts_segments_retry(), after which cleaning may try again as well.
  */
 void ts_segment_fail(struct ts_segments *segments, uint32_t segment);
 void ts_segments_retry(struct ts_segments *segments);
@@ -89,14 +91,20 @@ bool ts_segment_emptiest(struct ts_segments *segments, uint32_t max_live,
 /* Cleaning was not able to empty the segment; do not try again. */
 void ts_segment_skip(struct ts_segments *segments, uint32_t segment);
 
-/* Take a free segment that the device still thinks is in use, to tell it, and
- * put it back. Returns whether there is one.
+/* Take a run of free segments that the device still thinks are in use, at most
+ * @max, to tell it, and put them back. Returns how many; 0: there are none.
  */
-bool ts_segment_claim_dirty(struct ts_segments *segments,
-			    uint32_t *ret_segment);
-void ts_segment_release(struct ts_segments *segments, uint32_t segment);
+uint32_t ts_segment_claim_dirty(struct ts_segments *segments, uint32_t max,
+				uint32_t *ret_first);
+void ts_segment_release(struct ts_segments *segments, uint32_t first,
+			uint32_t n);
 
 uint32_t ts_segments_free(struct ts_segments *segments);
+
+/* Changes whenever room may have been made: a record died, a reader went. So
+ * whoever found no room need not look again before it does. Without locks.
+ */
+uint64_t ts_segments_eased(const struct ts_segments *segments);
 
 /* Walk the segments. Returns NULL or what is wrong. */
 const char *ts_segments_check(struct ts_segments *segments);

@@ -17,9 +17,24 @@ uint8_t *ts_spill_buffer(size_t bytes)
 	return buf;
 }
 
-static int add_readers(struct ts_spill *spill)
+/* What a reader of the log should know of the engine; said once. */
+static void report_engine(struct ts_spill *spill,
+			  const struct ts_events *events, const char *why)
+{
+	if (!spill->uring)
+		snprintf(spill->why_not_uring, sizeof(spill->why_not_uring),
+			 "%s", why);
+	if (!spill->uring && spill->wants_uring)
+		ts_event(events, TS_EVENT_WARNING,
+			 "spill: pread and pwrite are used: %s", why);
+	else if (spill->uring && *why)
+		ts_event(events, TS_EVENT_WARNING, "spill: %s", why);
+}
+
+static int add_readers(struct ts_spill *spill, const struct ts_events *events)
 {
 	size_t bytes = TS_IO_DEPTH * TS_READ_BYTES;
+	char why[TS_IO_WHY_BYTES];
 
 	for (unsigned i = 0; i < TS_READERS; i++) {
 		struct ts_spill_reader *r = calloc(1, sizeof(*r));
@@ -33,11 +48,11 @@ static int add_readers(struct ts_spill *spill)
 		}
 		/* One refusal is enough: the others would get the same. */
 		ts_io_init(&r->io, &spill->file, r->buf, bytes,
-			   spill->uring,
-			   i ? (char[TS_IO_WHY_BYTES]){ 0 } :
-			       spill->why_not_uring);
-		if (!i)
+			   spill->uring, why);
+		if (!i) {
 			spill->uring = r->io.uring;
+			report_engine(spill, events, why);
+		}
 		ts_return(&spill->readers, r);
 	}
 	return 0;
@@ -67,7 +82,7 @@ int ts_spill_new(const struct ts_spill_params *params,
 	memset(spill, 0, sizeof(*spill));
 	ts_lend_init(&spill->readers);
 	spill->encrypt = params->encrypt;
-	spill->uring = params->use_uring;
+	spill->wants_uring = spill->uring = params->use_uring;
 	error = ts_spill_file_open(&spill->file, params->path,
 				   params->size_bytes, params->force, err,
 				   err_bytes);
@@ -85,11 +100,31 @@ int ts_spill_new(const struct ts_spill_params *params,
 	return error;
 }
 
-int ts_spill_start(struct ts_spill *spill)
+static void report_file(const struct ts_spill *spill,
+			const struct ts_events *events)
+{
+	if (!spill->encrypt)
+		ts_event(events, TS_EVENT_WARNING,
+			 "spill: encrypt=false: whoever can read the device can read what was swapped");
+	if (!spill->file.firm)
+		ts_event(events, TS_EVENT_WARNING,
+			 "spill: the file system cannot reserve room: the size is best effort");
+	if (!spill->file.direct)
+		ts_event(events, TS_EVENT_INFO,
+			 "spill: no O_DIRECT here: the page cache is used and emptied each time");
+}
+
+int ts_spill_start(struct ts_spill *spill, const struct ts_events *events)
 {
 	int err = ts_seal_init(&spill->seal, spill->encrypt);
 
-	return err ? err : add_readers(spill);
+	if (err)
+		return err;
+	report_file(spill, events);
+	if (spill->encrypt && !spill->seal.locked)
+		ts_event(events, TS_EVENT_WARNING,
+			 "spill: the key's memory cannot be locked");
+	return add_readers(spill, events);
 }
 
 void ts_spill_free(struct ts_spill *spill)
@@ -142,6 +177,8 @@ void ts_spill_fetch(struct ts_spill *spill, unsigned n, struct ts_fetch *fetch)
 		struct ts_fetch *f = &fetch[i];
 		struct ts_place place = { f->generation, f->slot, f->off };
 
+		ts_spill_file_uncache(&spill->file, transfer[i].off,
+				      transfer[i].bytes, false);
 		f->ret_error = transfer[i].result;
 		if (!f->ret_error)
 			f->ret_error = ts_unseal_record(

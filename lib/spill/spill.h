@@ -12,6 +12,7 @@
 #include "spill/io.h"
 #include "spill/seal.h"
 #include "spill/segment.h"
+#include "event.h"
 #include "util/lend.h"
 
 /* A record of the largest page lies in three blocks of 4 KiB at most. */
@@ -30,7 +31,7 @@ struct ts_spill {
 	struct ts_segments segments;
 	struct ts_lend readers;
 	bool encrypt;
-	bool uring; /* wanted; once started: used */
+	bool wants_uring, uring; /* asked for; used */
 	char why_not_uring[TS_IO_WHY_BYTES];
 };
 
@@ -47,10 +48,10 @@ int ts_spill_new(const struct ts_spill_params *params,
 		 struct ts_spill **ret_spill, char *err, size_t err_bytes);
 void ts_spill_free(struct ts_spill *spill);
 
-/* What does not survive a fork: the key's locked memory, and the engines.
- * Returns 0 or -errno.
+/* What does not survive a fork: the key's locked memory, and the engines. What
+ * is not as good as it could be is said to @events. Returns 0 or -errno.
  */
-int ts_spill_start(struct ts_spill *spill);
+int ts_spill_start(struct ts_spill *spill, const struct ts_events *events);
 
 /* Memory that transfers may use: aligned and touched. NULL if there is none. */
 uint8_t *ts_spill_buffer(size_t bytes);

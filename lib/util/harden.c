@@ -35,6 +35,8 @@
  */
 #define TS_HARDEN_TABLE_BYTES (8ul << 20)
 
+#define TS_HARDEN_STACK_BYTES (64u << 10)
+
 /* include/linux/sched.h; part of the ABI of /proc/PID/stat */
 #define TS_PF_MEMALLOC_NOIO 0x00080000ul
 
@@ -45,6 +47,23 @@ int ts_harden_lock_memory(void)
 	return 0;
 }
 
+/* Libraries that nbdkit and libnbd bring along for TLS and URIs: some 7 MiB
+ * of code that nothing calls while swap is on, which never uses either.
+ */
+static bool is_idle_library(const char *path)
+{
+	static const char *const idle[] = {
+		"/libgnutls.", "/libunistring.", "/libp11-kit.", "/libidn2.",
+		"/libtasn1.",  "/libhogweed.",	 "/libnettle.",	 "/libgmp.",
+		"/libffi.",    "/libxml2.",	 "/libicu",	 "/liblzma.",
+	};
+
+	for (size_t i = 0; i < sizeof(idle) / sizeof(*idle); i++)
+		if (strstr(path, idle[i]))
+			return true;
+	return false;
+}
+
 /* Only private mappings of files: shared ones hold data, anonymous ones are
  * touched by whoever owns them. Returns 0 to skip, else the advice.
  */
@@ -52,7 +71,7 @@ static int advice_for(const char *perms, const char *path, size_t bytes)
 {
 	if (perms[3] != 'p' || path[0] != '/')
 		return 0;
-	if (strncmp(path, "/dev/", 5) == 0)
+	if (strncmp(path, "/dev/", 5) == 0 || is_idle_library(path))
 		return 0;
 	if (perms[1] == 'w')
 		return MADV_POPULATE_WRITE;
@@ -97,6 +116,15 @@ int ts_harden_populate_code(uint64_t *ret_bytes)
 	if (ret == 0 && ret_bytes)
 		*ret_bytes = bytes;
 	return ret;
+}
+
+/* Not inlined, so that the array is below the caller's frame. */
+__attribute__((noinline)) void ts_harden_touch_stack(void)
+{
+	volatile char stack[TS_HARDEN_STACK_BYTES];
+
+	for (size_t i = 0; i < sizeof(stack); i += 4096)
+		stack[i] = 0;
 }
 
 int ts_harden_io_flusher(bool on)

@@ -34,6 +34,11 @@ int ts_harden_lock_memory(void);
  */
 int ts_harden_populate_code(uint64_t *ret_bytes);
 
+/* Touch the part of the calling thread's stack that serving may come to use
+ * (64 KiB below here; the stack must be that deep). Once a thread.
+ */
+void ts_harden_touch_stack(void);
+
 /* Mark the calling thread, and what it starts from now on, as part of the
  * I/O path: its allocations never wait for write-back. CAP_SYS_RESOURCE.
  */

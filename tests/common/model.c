@@ -21,7 +21,7 @@ static uint8_t *buffer_of(uint64_t len)
 
 void model_init(struct model *model, struct ts_store *store, uint64_t bytes)
 {
-	*model = (struct model){ .store = store, .bytes = bytes };
+	*model = (struct model){.store = store, .bytes = bytes};
 	model->array = calloc(1, bytes);
 	if (!model->array)
 		rig_die("no memory for the model");
@@ -152,8 +152,7 @@ static int see_extent(void *opaque, uint64_t off, uint64_t len,
 void model_extents(struct model *model, uint64_t len, uint64_t off)
 {
 	struct walk walk = {
-		.model = model, .at = off, .end = off + len, .last = -1
-	};
+		.model = model, .at = off, .end = off + len, .last = -1};
 
 	must(ts_store_extents(model->store, len, off, see_extent, &walk),
 	     "extents", len, off);

@@ -35,8 +35,9 @@ static void text(uint8_t *page, struct rng *rng)
 	uint64_t base = 0x7f0000000000u | rng_below(rng, 1u << 20) << 12;
 
 	for (unsigned i = 0; i < WORDS; i++) {
-		uint64_t w = rng_below(rng, 4) ? rng_below(rng, 64) :
-						 base + rng_below(rng, 1u << 12);
+		uint64_t w = rng_below(rng, 4)
+				     ? rng_below(rng, 64)
+				     : base + rng_below(rng, 1u << 12);
 
 		memcpy(page + 8 * i, &w, 8);
 	}
@@ -44,7 +45,7 @@ static void text(uint8_t *page, struct rng *rng)
 
 static void make(uint8_t *page, enum page_kind kind, uint64_t seed)
 {
-	struct rng rng = { seed };
+	struct rng rng = {seed};
 	uint64_t r = rng_next(&rng);
 	unsigned n;
 
@@ -53,7 +54,7 @@ static void make(uint8_t *page, enum page_kind kind, uint64_t seed)
 		memset(page, 0, PAGE_BYTES);
 		break;
 	case PAGE_NARROW:
-		fill(page, r >> 5 | 1);
+		fill(page, r >> 7 | 1);
 		break;
 	case PAGE_TWICE:
 		r = (r | 1u << 31) & UINT32_MAX;

@@ -27,9 +27,9 @@ void page_make(void *ret_page, enum page_kind kind, uint64_t seed);
  * written to, who wrote it, and whether it is whole. @generation counts
  * modulo PAGE_GENERATIONS.
  */
-#define PAGE_STAMP_SLOTS 16384u
+#define PAGE_STAMP_SLOTS   16384u
 #define PAGE_STAMP_WRITERS 8u
-#define PAGE_GENERATIONS 2048u
+#define PAGE_GENERATIONS   2048u
 
 struct page_stamp {
 	unsigned slot, writer, generation;

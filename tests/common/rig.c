@@ -69,8 +69,8 @@ void rig_check_empty(struct ts_store *store)
 	if (c.zero_slots || c.fill_slots || c.ram_slots || c.raw_slots ||
 	    c.stored_bytes || c.clusters)
 		rig_die("an empty store holds %" PRIu64 " zero, %" PRIu64
-			" fill, %" PRIu64 " ram, %" PRIu64 " raw slots, %" PRIu64
-			" bytes, %" PRIu64 " clusters",
+			" fill, %" PRIu64 " ram, %" PRIu64
+			" raw slots, %" PRIu64 " bytes, %" PRIu64 " clusters",
 			c.zero_slots, c.fill_slots, c.ram_slots, c.raw_slots,
 			c.stored_bytes, c.clusters);
 }

@@ -42,8 +42,8 @@ static struct range own_range(const struct exact *e, unsigned thread,
 /* A request inside it: of bytes, of slots, or long. */
 static struct range request_in(struct range r, struct rng *rng)
 {
-	static const uint64_t max[] = { 4096, 3 * 4096, 64 * 4096,
-					MODEL_MAX_BYTES };
+	static const uint64_t max[] = {4096, 3 * 4096, 64 * 4096,
+				       MODEL_MAX_BYTES};
 	uint64_t most = max[rng_below(rng, 4)];
 	bool whole = rng_below(rng, 4);
 	struct range q;
@@ -122,7 +122,7 @@ static void thread_main(void *opaque, unsigned thread)
 
 void run_exact(struct run *run)
 {
-	struct exact e = { .run = run };
+	struct exact e = {.run = run};
 
 	model_init(&e.model, run->store, run->size_bytes);
 	run_threads(run, thread_main, &e);

@@ -39,7 +39,7 @@ static void thread_main(void *opaque, unsigned thread)
 {
 	struct lanes *l = opaque;
 	struct rng rng = run_rng(l->run, thread);
-	uint8_t (*lane)[LANE_BYTES] = calloc(l->n_slots, LANE_BYTES);
+	uint8_t(*lane)[LANE_BYTES] = calloc(l->n_slots, LANE_BYTES);
 	int err;
 
 	if (!lane)

@@ -42,7 +42,7 @@ void run_threads(struct run *run, void (*fn)(void *opaque, unsigned thread),
 	struct job job[MAX_THREADS];
 
 	for (unsigned i = 0; i < run->n_threads; i++) {
-		job[i] = (struct job){ run, fn, opaque, i };
+		job[i] = (struct job){run, fn, opaque, i};
 		if (pthread_create(&id[i], NULL, run_job, &job[i]))
 			rig_die("no thread");
 	}
@@ -62,7 +62,7 @@ void run_pause(struct run *run, unsigned thread, uint64_t op)
 
 struct rng run_rng(const struct run *run, unsigned thread)
 {
-	struct rng rng = { run->seed + thread * 0x100000001b3u };
+	struct rng rng = {run->seed + thread * 0x100000001b3u};
 
 	rng_next(&rng);
 	return rng;
@@ -78,8 +78,7 @@ static void check_end(struct run *run)
 	rig_check_empty(run->store);
 	ts_store_counters(run->store, &c);
 	printf("%" PRIu64 " pages written, %" PRIu64 " read, %" PRIu64
-	       " discarded, %" PRIu64 " refusals, %" PRIu64
-	       " objects moved\n",
+	       " discarded, %" PRIu64 " refusals, %" PRIu64 " objects moved\n",
 	       c.written_pages, c.read_pages, c.discarded_pages, c.nospace,
 	       c.compacted_objects);
 	if (c.damaged)
@@ -101,13 +100,13 @@ static uint64_t number(const char *text)
 static void parse(struct run *run, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "threads", required_argument, NULL, 't' },
-		{ "ops", required_argument, NULL, 'o' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "size", required_argument, NULL, 'z' },
-		{ "ram", required_argument, NULL, 'r' },
-		{ "expect-full", no_argument, NULL, 'f' },
-		{ 0 },
+		{"threads", required_argument, NULL, 't'},
+		{"ops", required_argument, NULL, 'o'},
+		{"seed", required_argument, NULL, 's'},
+		{"size", required_argument, NULL, 'z'},
+		{"ram", required_argument, NULL, 'r'},
+		{"expect-full", no_argument, NULL, 'f'},
+		{0},
 	};
 	int c;
 

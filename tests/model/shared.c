@@ -93,10 +93,9 @@ static void write_some(struct view *v, unsigned slot, unsigned n)
 			v->given[slot + i];
 	/* Refused, perhaps after some slots: make room for what follows. */
 	if (err)
-			ts_store_discard(v->s->run->store,
-				 v->s->n_slots / 4 * 4096ull,
-				 rng_below(&v->rng, 4) *
-					 (v->s->n_slots / 4) * 4096ull);
+		ts_store_discard(v->s->run->store, v->s->n_slots / 4 * 4096ull,
+				 rng_below(&v->rng, 4) * (v->s->n_slots / 4) *
+					 4096ull);
 }
 
 static void one_op(struct view *v)

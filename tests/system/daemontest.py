@@ -28,6 +28,7 @@ import time
 
 BUILD = os.path.abspath(sys.argv[1])
 THINSWAPD = os.path.join(BUILD, "daemon", "thinswapd")
+THINSWAP_FUSE = os.path.join(BUILD, "daemon", "thinswap-fuse")
 THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
 
 DEFAULTS = {
@@ -97,7 +98,7 @@ def need_root():
 
 def need_swap():
     need_root()
-    for tool in ("nbdfuse", "mkswap", "swapon", "swapoff"):
+    for tool in ("mkswap", "swapon", "swapoff"):
         if not shutil.which(tool, path=os.environ["PATH"] + ":/usr/sbin"):
             raise Skip(f"{tool} is not installed")
     for path in ("/dev/fuse", "/dev/loop-control", "/proc/swaps"):

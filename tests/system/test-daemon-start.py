@@ -268,7 +268,7 @@ def test_without_root(tmp):
                   name="auto") as it:
         it.launch()
         check(it.process.wait(60) == 1, "attach is refused")
-        check("root" in it.log() and "attach the device" in it.log(),
+        check("root" in it.log() and "choose the route" in it.log(),
               "with the reason", it.log())
         check(it.left() == [], "nothing is left", it.left())
 

@@ -99,7 +99,7 @@ START_TEST(every_key)
 		   "realtime = \"never\"\n"
 		   "nbdkit = \"/opt/nbdkit\"\n"
 		   "plugin = \"/opt/plugin.so\"\n"
-		   "nbdfuse = \"/opt/nbdfuse\"\n"
+		   "fuse = \"/opt/thinswap-fuse\"\n"
 		   "mkswap = \"/opt/mkswap\"\n"
 		   "swapon-program = \"/opt/swapon\"\n"
 		   "swapoff-program = \"/opt/swapoff\"\n"
@@ -124,7 +124,7 @@ START_TEST(every_key)
 	ck_assert_int_eq(config.tuning.realtime, TS_REALTIME_NEVER);
 	ck_assert_str_eq(config.tuning.nbdkit, "/opt/nbdkit");
 	ck_assert_str_eq(config.tuning.plugin, "/opt/plugin.so");
-	ck_assert_str_eq(config.tuning.nbdfuse, "/opt/nbdfuse");
+	ck_assert_str_eq(config.tuning.fuse, "/opt/thinswap-fuse");
 	ck_assert_str_eq(config.tuning.mkswap, "/opt/mkswap");
 	ck_assert_str_eq(config.tuning.swapon_program, "/opt/swapon");
 	ck_assert_str_eq(config.tuning.swapoff_program, "/opt/swapoff");

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* front.c - what both front ends need to be started */
+#include "front.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void ts_args_add(struct ts_args *args, const char *format, ...)
+{
+	size_t left = sizeof(args->room) - args->used;
+	char *text = args->room + args->used;
+	va_list list;
+	int len;
+
+	va_start(list, format);
+	len = vsnprintf(text, left, format, list);
+	va_end(list);
+	assert(len >= 0 && (size_t)len < left);
+	assert(args->n + 1 < sizeof(args->argv) / sizeof(*args->argv));
+	args->used += (size_t)len + 1;
+	args->argv[args->n++] = text;
+	args->argv[args->n] = NULL;
+}
+
+const char *ts_front_beside(const char *name, char *buf, size_t room)
+{
+	char exe[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	if (len < 0)
+		return NULL;
+	exe[len] = '\0';
+	slash = strrchr(exe, '/');
+	if (!slash)
+		return NULL;
+	*slash = '\0';
+	if ((size_t)snprintf(buf, room, "%s/%s", exe, name) >= room)
+		return NULL;
+	return access(buf, R_OK) == 0 ? buf : NULL;
+}

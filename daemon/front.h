@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* front.h - the program that holds the engine and serves it
+ *
+ * One engine, two front ends: nbdkit with the thinswap plugin behind a socket,
+ * and thinswap-fuse behind a file. Which one runs follows from the route by
+ * which the device will be attached; see attach.h.
+ */
+#ifndef TS_DAEMON_FRONT_H
+#define TS_DAEMON_FRONT_H
+
+#include <limits.h>
+
+#include "config.h"
+#include "error.h"
+#include "probe.h"
+#include "runtime.h"
+
+/* Arguments of a program, with room for their text. */
+struct ts_args {
+	const char *argv[16];
+	unsigned n;
+	char room[2 * PATH_MAX];
+	size_t used;
+};
+
+/* Append an argument; argv stays ended by NULL. */
+void ts_args_add(struct ts_args *args, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+struct ts_front_ops {
+	const char *path; /* what it serves, in the runtime directory */
+	bool has_socket;  /* that is an NBD socket */
+
+	/* Make the place where it will serve. What a dead instance left there
+	 * is taken away; nothing of it is in use as swap. @ret_fd is the
+	 * listening socket to lend, or -1.
+	 */
+	int (*prepare)(const struct ts_config *config,
+		       const struct ts_runtime *rt, int *ret_fd,
+		       struct ts_error *error);
+	void (*tidy)(const struct ts_runtime *rt, int fd);
+
+	/* The command line, the program first. */
+	void (*command)(const struct ts_config *config,
+			const struct ts_runtime *rt, struct ts_args *ret);
+
+	const struct ts_probe_ops *probe;
+};
+
+extern const struct ts_front_ops ts_front_nbd;
+extern const struct ts_front_ops ts_front_fuse;
+
+/* A file that belongs to a daemon which runs from its build directory, found
+ * from the daemon's own: "<daemon's directory>/<name>". NULL: not there.
+ */
+const char *ts_front_beside(const char *name, char *buf, size_t room);
+
+#endif

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* serve.c - a mounted FUSE file and the threads that answer for it
+ *
+ * libfuse decodes requests and encodes answers; the loop and the transport
+ * are ours, because libfuse's loop starts threads when it finds itself busy
+ * and gives each a buffer at its first request, and a server of swap must do
+ * neither. Every thread here has, from the start:
+ *
+ * - a descriptor of its own, cloned (FUSE_DEV_IOC_CLONE), so that answers do
+ *   not meet on one lock in the kernel. libfuse keeps its own clones private,
+ *   but it reads and writes through functions that we give it, and those use
+ *   the calling thread's;
+ * - a buffer, locked and touched. The header of a write is received right
+ *   before a page border, so that the data begin on it:
+ *
+ *	| ... 80 bytes of header | data, up to 1 MiB ... |
+ *	                         ^ page border
+ *
+ *   The answer to a read is put together in the same place;
+ * - a touched stack, and a memory cache of malloc's: libfuse allocates one
+ *   small structure a request and frees it at the answer, and gets the same
+ *   one back each time.
+ *
+ * Mounting is one mount(2): whoever attaches loop devices is root, and needs
+ * no helper that might be missing or that might leave something behind.
+ */
+#include "serve.h"
+#include "file.h"
+#include "util/harden.h"
+#include "util/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096u
+#define HEADER_BYTES                                                           \
+	(sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
+#define STACK_BYTES         (256u << 10)
+#define INIT_TIMEOUT_MS     10000
+#define RETRY_NS            1000000u
+
+/* Above the 128 requests that a loop device has in flight at most, each of
+ * which may be cut in pieces of TS_FUSE_MAX_BYTES.
+ */
+#define MAX_BACKGROUND 1024u
+
+_Static_assert(HEADER_BYTES == 80 && HEADER_BYTES < PAGE_BYTES,
+	       "a header fits before the data's first page");
+
+struct server {
+	struct ts_fuse *fuse;
+	pthread_t thread;
+	int fd;
+	uint8_t *data; /* page-aligned; the header is right before it */
+};
+
+struct ts_fuse {
+	struct ts_fuse_file file;
+	struct fuse_session *session;
+	char *mountpoint;
+	bool mounted;
+	int fd;
+	int ended_fd;
+	void *buffers;
+	unsigned n_servers, n_started;
+	struct server servers[TS_FUSE_THREADS_MAX];
+};
+
+static __thread struct server *self;
+
+void *ts_fuse_answer_buffer(void)
+{
+	return self->data;
+}
+
+/* libfuse asks for the session's descriptor and its own idea of the buffer's
+ * size; both are ours to say.
+ */
+static ssize_t receive(int fd, void *buf, size_t room, void *opaque)
+{
+	if (room > HEADER_BYTES + TS_FUSE_MAX_BYTES)
+		room = HEADER_BYTES + TS_FUSE_MAX_BYTES;
+	return read(self->fd, buf, room);
+}
+
+static ssize_t answer(int fd, struct iovec *iov, int n, void *opaque)
+{
+	return writev(self->fd, iov, n);
+}
+
+static const struct fuse_custom_io transport = {
+	.read = receive,
+	.writev = answer,
+};
+
+static size_t server_bytes(void)
+{
+	return PAGE_BYTES + TS_FUSE_MAX_BYTES;
+}
+
+static int make_buffers(struct ts_fuse *fuse)
+{
+	size_t bytes = fuse->n_servers * server_bytes();
+
+	fuse->buffers = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (fuse->buffers == MAP_FAILED) {
+		fuse->buffers = NULL;
+		return -ENOMEM;
+	}
+	/* The lock is main's, and may be missing; the touch may not. */
+	memset(fuse->buffers, 1, bytes);
+	for (unsigned i = 0; i < fuse->n_servers; i++)
+		fuse->servers[i].data = (uint8_t *)fuse->buffers +
+					i * server_bytes() + PAGE_BYTES;
+	return 0;
+}
+
+static int make_session(struct ts_fuse *fuse, struct ts_error *error)
+{
+	char *argv[] = {(char *)"thinswap-fuse", NULL};
+	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+	int err;
+
+	fuse->session = fuse_session_new(&args, &ts_fuse_file_ops,
+					 sizeof(ts_fuse_file_ops), &fuse->file);
+	if (!fuse->session)
+		return ts_fail(error, -ENOMEM, "no FUSE session");
+	err = fuse_session_custom_io(fuse->session, &transport, fuse->fd);
+	if (err)
+		return ts_fail(error, -EINVAL, "no FUSE transport");
+	fuse->fd = -1; /* closed with the session */
+	return 0;
+}
+
+static int mount_it(struct ts_fuse *fuse, struct ts_error *error)
+{
+	char options[128];
+
+	fuse->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fuse->fd < 0)
+		return ts_fail(error, -errno, "/dev/fuse: %m");
+	snprintf(options, sizeof(options),
+		 "fd=%d,rootmode=40700,user_id=%u,group_id=%u,"
+		 "default_permissions",
+		 fuse->fd, geteuid(), getegid());
+	if (mount("thinswap", fuse->mountpoint, "fuse.thinswap",
+		  MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, options) < 0)
+		return ts_fail(error, -errno, "mount on %s: %m",
+			       fuse->mountpoint);
+	fuse->mounted = true;
+	return 0;
+}
+
+static int clone_descriptors(struct ts_fuse *fuse, struct ts_error *error)
+{
+	uint32_t of = (uint32_t)fuse->fd;
+
+	for (unsigned i = 0; i < fuse->n_servers; i++) {
+		struct server *server = &fuse->servers[i];
+
+		server->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+		if (server->fd < 0 ||
+		    ioctl(server->fd, FUSE_DEV_IOC_CLONE, &of) < 0)
+			return ts_fail(error, -errno,
+				       "a second descriptor of the "
+				       "connection: %m");
+	}
+	return 0;
+}
+
+int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
+		  struct ts_fuse **ret, struct ts_error *error)
+{
+	struct ts_fuse *fuse = calloc(1, sizeof(*fuse));
+	int err;
+
+	if (!fuse)
+		return ts_fail(error, -ENOMEM, "no memory");
+	fuse->fd = -1;
+	fuse->n_servers = options->threads;
+	for (unsigned i = 0; i < fuse->n_servers; i++)
+		fuse->servers[i] = (struct server){.fuse = fuse, .fd = -1};
+	fuse->ended_fd = eventfd(0, EFD_CLOEXEC);
+	fuse->file = (struct ts_fuse_file){
+		.store = store,
+		.size_bytes = options->size_bytes,
+		.max_background = MAX_BACKGROUND,
+		.inited_fd = eventfd(0, EFD_CLOEXEC),
+	};
+	clock_gettime(CLOCK_REALTIME, &fuse->file.started);
+	fuse->mountpoint = realpath(options->mountpoint, NULL);
+	if (!fuse->mountpoint)
+		err = ts_fail(error, -errno, "%s: %m", options->mountpoint);
+	else if (fuse->ended_fd < 0 || fuse->file.inited_fd < 0)
+		err = ts_fail(error, -EMFILE, "eventfd: %m");
+	else if (make_buffers(fuse) < 0)
+		err = ts_fail(error, -ENOMEM,
+			      "no memory for the buffers of "
+			      "%u threads",
+			      fuse->n_servers);
+	else
+		err = mount_it(fuse, error);
+	if (err == 0)
+		err = clone_descriptors(fuse, error);
+	if (err == 0)
+		err = make_session(fuse, error);
+	if (err < 0) {
+		ts_fuse_free(fuse);
+		return err;
+	}
+	*ret = fuse;
+	return 0;
+}
+
+static void touch_malloc(void)
+{
+	void *volatile memory = malloc(256);
+
+	free(memory);
+}
+
+static void *serve(void *opaque)
+{
+	struct server *server = opaque;
+	struct fuse_session *session = server->fuse->session;
+	int n = 1;
+
+	self = server;
+	pthread_setname_np(pthread_self(), "ts-fuse");
+	ts_harden_touch_stack();
+	touch_malloc();
+	/* 0: the kernel has let go. Nothing else may end a server of swap. */
+	while (n) {
+		struct fuse_buf buf = {
+			.mem = server->data - HEADER_BYTES,
+			.size = HEADER_BYTES + TS_FUSE_MAX_BYTES,
+		};
+
+		n = fuse_session_receive_buf(session, &buf);
+		if (n > 0)
+			fuse_session_process_buf(session, &buf);
+		else if (n < 0 && n != -EINTR)
+			ts_sleep_ns(RETRY_NS);
+	}
+	eventfd_write(server->fuse->ended_fd, 1);
+	return NULL;
+}
+
+/* Signals are for the main thread. */
+static int start_servers(struct ts_fuse *fuse)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int err = 0;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	while (fuse->n_started < fuse->n_servers && !err) {
+		struct server *server = &fuse->servers[fuse->n_started];
+
+		err = pthread_create(&server->thread, &attr, serve, server);
+		if (!err)
+			fuse->n_started++;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+int ts_fuse_start(struct ts_fuse *fuse, struct ts_error *error)
+{
+	struct pollfd inited = {.fd = fuse->file.inited_fd, .events = POLLIN};
+	int err = start_servers(fuse);
+
+	if (err < 0)
+		return ts_fail(error, err, "start a thread: %m");
+	if (poll(&inited, 1, INIT_TIMEOUT_MS) != 1)
+		return ts_fail(error, -ETIMEDOUT,
+			       "the kernel did not take up the connection");
+	return 0;
+}
+
+int ts_fuse_ended_fd(const struct ts_fuse *fuse)
+{
+	return fuse->ended_fd;
+}
+
+int ts_fuse_unmount(struct ts_fuse *fuse)
+{
+	if (umount2(fuse->mountpoint, UMOUNT_NOFOLLOW) < 0 && errno != EINVAL)
+		return -errno;
+	fuse->mounted = false;
+	return 0;
+}
+
+void ts_fuse_free(struct ts_fuse *fuse)
+{
+	if (!fuse)
+		return;
+	if (fuse->mounted)
+		umount2(fuse->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH);
+	while (fuse->n_started)
+		pthread_join(fuse->servers[--fuse->n_started].thread, NULL);
+	if (fuse->session)
+		fuse_session_destroy(fuse->session);
+	for (unsigned i = 0; i < fuse->n_servers; i++)
+		if (fuse->servers[i].fd >= 0)
+			close(fuse->servers[i].fd);
+	if (fuse->fd >= 0)
+		close(fuse->fd);
+	if (fuse->buffers)
+		munmap(fuse->buffers, fuse->n_servers * server_bytes());
+	if (fuse->ended_fd >= 0)
+		close(fuse->ended_fd);
+	if (fuse->file.inited_fd >= 0)
+		close(fuse->file.inited_fd);
+	free(fuse->mountpoint);
+	free(fuse);
+}

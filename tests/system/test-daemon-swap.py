@@ -1,0 +1,238 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""thinswapd with real swap: a verifying program in a small memory cgroup
+
+Start, swap, status, reload, drain, stop on the FUSE route. Only the cgroup is
+ever short of memory. Cases 1 and 2 are looked at on the serving process while
+it works.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import daemontest
+from daemontest import (BUILD, Instance, Skip, check, loops_below, need_swap,
+                        swaps, wait_for)
+
+MIB = 1 << 20
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAGER = os.path.join(BUILD, "tests", "system", "ts-pager")
+LIMIT, DATA = 96 * MIB, 256 * MIB
+KEYS = {"device.attach": '"fuse"', "device.size": '"1G"',
+        "device.priority": "32010", "ram.budget": '"256M"',
+        "device.connections": "2", "tuning.threads": "16"}
+
+
+class Cgroup:
+    """A memory cgroup of version 1 or 2 with a limit."""
+
+    def __init__(self, limit):
+        with open("/proc/mounts") as file:
+            mounts = [line.split() for line in file]
+        v1 = [m[1] for m in mounts
+              if m[2] == "cgroup" and "memory" in m[3].split(",")]
+        v2 = [m[1] for m in mounts if m[2] == "cgroup2"]
+        if not v1 and not v2:
+            raise Skip("no memory cgroup controller")
+        self.path = os.path.join((v1 or v2)[0], f"thinswapd-test-{os.getpid()}")
+        if not v1:
+            with open(os.path.join(v2[0], "cgroup.subtree_control"), "w") as f:
+                f.write("+memory")
+        os.mkdir(self.path)
+        self.limit_file = os.path.join(
+            self.path, "memory.limit_in_bytes" if v1 else "memory.max")
+        self.set_limit(limit)
+
+    def set_limit(self, limit):
+        with open(self.limit_file, "w") as file:
+            file.write(str(limit))
+
+    def run(self, *argv):
+        procs = os.path.join(self.path, "cgroup.procs")
+
+        def enter():
+            with open(procs, "w") as file:
+                file.write(str(os.getpid()))
+
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
+                                preexec_fn=enter)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with open(os.path.join(self.path, "cgroup.procs")) as file:
+            for pid in file.read().split():
+                os.kill(int(pid), signal.SIGKILL)
+        wait_for(self.remove, "the cgroup to be empty")
+
+    def remove(self):
+        try:
+            os.rmdir(self.path)
+        except OSError:
+            return False
+        return True
+
+
+def page_file():
+    done = subprocess.run(
+        ["bash", "-c", '. "$1" && ts_pages data', "-",
+         os.path.join(HERE, "pages.sh")],
+        capture_output=True, text=True, timeout=280)
+    check(done.returncode == 0, "page file", done.stderr)
+    return done.stdout.strip()
+
+
+def pager(group, pages, *more):
+    return group.run(PAGER, "--pages", pages, "--size", str(DATA), "--json",
+                     *more)
+
+
+def result(process):
+    out, _ = process.communicate(timeout=280)
+    check(process.returncode == 0, "the pager found nothing wrong", out)
+    report = json.loads(out)
+    check(report["wrong_pages"] == 0, "0 pages wrong", report)
+    return report
+
+
+def used(it):
+    return sum(swaps()[dev][1] * 1024 for dev in loops_below(it.dir)
+               if dev in swaps())
+
+
+def test_swap(tmp):
+    """start, swap, status, reload, drain, stop; every byte verified"""
+    need_swap()
+    pages = page_file()
+    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+        it.start()
+        it.remember_servers()
+        work = pager(group, pages, "--touches", "30000")
+        wait_for(lambda: used(it) > DATA // 4 or work.poll() is not None,
+                 "pages in swap", 120)
+        status = it.status()
+        swap = status["device"]["swap"]
+        check(swap["used_bytes"] > DATA // 4, "status: used", swap)
+        check(status["store"]["pages_stored"] * 4096 > DATA // 8,
+              "status: stored", status["store"])
+        it.process.send_signal(signal.SIGHUP)
+        check(it.listen("RELOADING=1"), "reload under load")
+        report = result(work)
+        check(report["fault_us"]["count"] > 500, "pages came from the device",
+              report)
+        rows = {(row["process"], row["step"]): row
+                for row in it.status()["hardening"]}
+        check(rows["nbdkit", "own pages in swap"]["had"], "VmSwap 0")
+        check(it.stop() == 0, "stop", it.log())
+        check(it.left() == [], "nothing is left", it.left())
+        check(any(line.startswith("STATUS=draining") for line in it.told),
+              "the drain was shown")
+
+
+def own_swap(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return int(re.search(r"VmSwap:\s+(\d+)", file.read())[1])
+
+
+def faults(pid):
+    """(thread, name) -> page faults, minor and major."""
+    out = {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat") as file:
+            head, _, tail = file.read().rpartition(")")
+        fields = tail.split()
+        out[int(task), head.partition("(")[2]] = int(fields[7]) + int(fields[9])
+    return out
+
+
+def test_steady(tmp):
+    """case 2: steady overwrites through real swap: no mmap, brk, fault"""
+    need_swap()
+    if not shutil.which("strace"):
+        raise Skip("strace is not installed")
+    pages = page_file()
+    trace = os.path.join(tmp, "trace")
+    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+        it.start()
+        server = it.server_pid()
+        work = pager(group, pages, "--rewrite", "90", "--seconds", "12")
+        # The fill grows the pool; after it the load only overwrites.
+        wait_for(lambda: used(it) > (DATA - LIMIT) * 3 // 4 or
+                 work.poll() is not None, "the fill", 120)
+        time.sleep(3)
+        tracer = subprocess.Popen(
+            ["strace", "-f", "-q", "-o", trace, "-p", str(server), "-e",
+             "trace=mmap,munmap,mremap,brk,madvise"],
+            stderr=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: os.path.exists(trace), "strace")
+            time.sleep(1)
+            before = faults(server)
+            time.sleep(4)
+            after = faults(server)
+            swapped = own_swap(server)
+            check(work.poll() is None, "the load was on all the time")
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.wait()
+            report = result(work)
+        with open(trace) as file:
+            calls = [line for line in file if "(" in line]
+        new = {thread: n - before.get(thread, 0)
+               for thread, n in after.items() if n != before.get(thread, 0)}
+        print(f"  page faults by thread: {new}; {len(calls)} memory calls in "
+              f"4 s under strace; {report.get('touches')} touches in all")
+        serving = sum(n for (_, name), n in new.items() if name != "ts-keeper")
+        check(serving == 0, "no fault in a thread that serves", new)
+        grown = [line for line in calls if "madvise" not in line]
+        check(grown == [], "no mmap, munmap, mremap or brk", grown[:5])
+        check(swapped == 0, "VmSwap 0")
+        check(it.stop() == 0 and it.left() == [], "clean", it.left())
+
+
+def test_drain_refused(tmp):
+    """a drain that does not fit: refused with the amount; --force works"""
+    need_swap()
+    if not shutil.which("unshare"):
+        raise Skip("unshare is not installed")
+    pages = page_file()
+    meminfo = os.path.join(tmp, "meminfo")
+    with open("/proc/meminfo") as file:
+        text = file.read()
+    with open(meminfo, "w") as file:
+        file.write(re.sub(r"(MemAvailable:\s+)\d+", r"\g<1>1024", text))
+    # The daemon alone sees a machine without memory, in its own namespace.
+    prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+              f'mount --bind {meminfo} /proc/meminfo && exec "$@"', "sh"]
+    with Instance(tmp, KEYS, prefix=prefix) as it, Cgroup(LIMIT) as group:
+        it.start()
+        if len(swaps()) > 1:
+            raise Skip("another swap area has room, which counts")
+        work = pager(group, pages, "--seconds", "15")
+        wait_for(lambda: used(it) > DATA // 4 or work.poll() is not None,
+                 "pages in swap", 120)
+        done = it.cli("detach")
+        check(done.returncode == 5, "exit code 5", done)
+        check("missing" in done.stderr and "MiB" in done.stderr,
+              "how much is missing", done.stderr)
+        it.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "not stopping" in it.log(), "the refusal")
+        check(it.process.poll() is None, "the daemon goes on")
+        check(it.status()["state"] == "running", "running")
+        # The pages have room in truth; only the daemon does not see it.
+        group.set_limit(2 * DATA)
+        done = it.cli("detach", "--force")
+        check(done.returncode == 0, "detach --force", done)
+        check("left" in done.stderr, "progress", done.stderr)
+        result(work)
+        check(it.status()["device"] is None, "detached")
+        check(it.stop() == 0, "stop")
+
+
+daemontest.main(globals())
