@@ -3,10 +3,13 @@
 #include "front.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "visible.h"
 
 void ts_args_add(struct ts_args *args, const char *format, ...)
 {
@@ -23,6 +26,17 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	args->used += (size_t)len + 1;
 	args->argv[args->n++] = text;
 	args->argv[args->n] = NULL;
+}
+
+void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
+			const struct ts_runtime *rt)
+{
+	char path[TS_RUNTIME_PATH_BYTES];
+
+	ts_args_add(args, "ram=%" PRIu64, config->ram.budget_bytes);
+	ts_args_add(args, "level=%d", config->codec.level);
+	ts_args_add(args, "stats=%s",
+		    ts_runtime_path(rt, TS_STATS_NAME, path));
 }
 
 const char *ts_front_beside(const char *name, char *buf, size_t room)

@@ -27,6 +27,10 @@ struct ts_args {
 void ts_args_add(struct ts_args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* What the engine is told behind either front end, beside its size. */
+void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
+			const struct ts_runtime *rt);
+
 struct ts_front_ops {
 	const char *path; /* what it serves, in the runtime directory */
 	bool has_socket;  /* that is an NBD socket */

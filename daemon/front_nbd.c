@@ -56,8 +56,7 @@ static void nbd_command(const struct ts_config *config,
 	ts_args_add(args, "size=%" PRIu64, config->device.size_bytes);
 	if (!is_ours(plugin))
 		return;
-	ts_args_add(args, "ram=%" PRIu64, config->ram.budget_bytes);
-	ts_args_add(args, "level=%d", config->codec.level);
+	ts_args_add_engine(args, config, rt);
 }
 
 static int probe_open(const char *path, const struct ts_child *server,
