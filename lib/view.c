@@ -59,6 +59,30 @@ static uint64_t above_zero(int64_t value)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
+/* Pages by kind. The sum is exact even at such a moment; a kind that is below
+ * zero is taken out of the largest.
+ */
+static void count_slots(const int64_t *stat, struct ts_view *view)
+{
+	int64_t used = 0, owed = 0;
+	unsigned largest = 0;
+	char kind[32];
+
+	for (unsigned i = 0; i < TS_N_STATS; i++) {
+		if (!ts_stat_kind(i, kind))
+			continue;
+		used += stat[i];
+		view->slots[i] = above_zero(stat[i]);
+		if (stat[i] < 0)
+			owed -= stat[i];
+		if (view->slots[i] > view->slots[largest])
+			largest = i;
+	}
+	view->used_slots = above_zero(used);
+	view->slots[largest] = above_zero((int64_t)view->slots[largest] -
+					  owed);
+}
+
 static double divide(double a, double b)
 {
 	return b > 0 ? a / b : 0;
@@ -147,18 +171,15 @@ void ts_view_make(const struct ts_snapshot *snapshot, struct ts_view *ret)
 {
 	const int64_t *stat = snapshot->sums.value;
 	const int64_t *gauge = snapshot->looked_up.gauge;
-	char kind[32];
 
 	memset(ret, 0, sizeof(*ret));
 	ret->size_slots = above_zero(gauge[TS_GAUGE_size_bytes]) / PAGE_BYTES;
+	count_slots(stat, ret);
 	for (unsigned i = 0; i < TS_N_STATS; i++) {
-		if (!ts_stat_kind(i, kind))
-			continue;
-		ret->used_slots += above_zero(stat[i]);
 		if (i == TS_STAT_spill_slots)
-			ret->spill_pages = above_zero(stat[i]);
+			ret->spill_pages = ret->slots[i];
 		else if (i != TS_STAT_zero_slots && i != TS_STAT_fill_slots)
-			ret->memory_pages += above_zero(stat[i]);
+			ret->memory_pages += ret->slots[i];
 	}
 	if (ret->size_slots < ret->used_slots)
 		ret->size_slots = ret->used_slots;

@@ -36,7 +36,7 @@ static json_t *server(const struct ts_snapshot *now)
 			 (double)(now->taken_ns - now->looked_up.at_ns) / 1e9);
 }
 
-static json_t *slots(const struct ts_snapshot *now, const struct ts_view *view)
+static json_t *slots(const struct ts_view *view)
 {
 	json_t *all = json_object();
 	char kind[32];
@@ -44,8 +44,7 @@ static json_t *slots(const struct ts_snapshot *now, const struct ts_view *view)
 	for (unsigned i = 0; i < TS_N_STATS; i++)
 		if (ts_stat_kind(i, kind))
 			json_object_set_new(all, kind,
-					    json_integer(now->sums.value[i] > 0 ?
-						now->sums.value[i] : 0));
+					    integer(view->slots[i]));
 	json_object_set_new(all, "used", integer(view->used_slots));
 	json_object_set_new(all, "size", integer(view->size_slots));
 	return all;
@@ -161,7 +160,7 @@ json_t *ts_stats_json(const struct ts_snapshot *now)
 			 "format", FORMAT,
 			 "consistent", now->sums.consistent,
 			 "server", server(now),
-			 "slots", slots(now, &view),
+			 "slots", slots(&view),
 			 "store", meaning(&view),
 			 "gauges", gauges(now),
 			 "counters", counters(now),

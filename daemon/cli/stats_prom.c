@@ -51,7 +51,7 @@ static void server(const struct out *out, const struct ts_snapshot *now)
 		now->header.engine);
 }
 
-static void slots(const struct out *out, const struct ts_snapshot *now)
+static void slots(const struct out *out, const struct ts_view *view)
 {
 	char kind[32];
 
@@ -60,9 +60,8 @@ static void slots(const struct out *out, const struct ts_snapshot *now)
 	for (unsigned i = 0; i < TS_N_STATS; i++)
 		if (ts_stat_kind(i, kind))
 			fprintf(out->file,
-				PREFIX "slots{kind=\"%s\"} %" PRId64 "\n",
-				kind, now->sums.value[i] > 0 ?
-					      now->sums.value[i] : 0);
+				PREFIX "slots{kind=\"%s\"} %" PRIu64 "\n",
+				kind, view->slots[i]);
 }
 
 static void counters_and_gauges(const struct out *out,
@@ -182,7 +181,7 @@ void ts_stats_prometheus(FILE *file, const struct ts_snapshot *now,
 
 	ts_view_make(now, &view);
 	server(&out, now);
-	slots(&out, now);
+	slots(&out, &view);
 	counters_and_gauges(&out, now);
 	looked_up(&out, now);
 	meaning(&out, &view);

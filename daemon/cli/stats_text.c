@@ -56,8 +56,8 @@ static void pages(FILE *out, const struct ts_snapshot *now,
 		if (!ts_stat_kind(i, kind))
 			continue;
 		snprintf(label, sizeof(label), "  %s", kind);
-		fprintf(out, "%-15s %-10" PRId64 " %s\n", label,
-			now->sums.value[i] > 0 ? now->sums.value[i] : 0,
+		fprintf(out, "%-15s %-10" PRIu64 " %s\n", label,
+			view->slots[i],
 			ts_stat_info[i].text);
 	}
 }
