@@ -15,6 +15,7 @@ static const char help[] =
 	"\n"
 	"  status          device, memory and health of the daemon\n"
 	"  stats           what the store holds, costs and does\n"
+	"  top             the same live, in a terminal\n"
 	"  tune KEY=VALUE  change a setting of the running server\n"
 	"  attach          attach the block device and switch swap on\n"
 	"  detach          drain the swap and take the device away\n"
@@ -39,8 +40,8 @@ static const struct {
 } commands[] = {
 	{ "attach", ts_cmd_attach }, { "check", run_check },
 	{ "detach", ts_cmd_detach }, { "stats", ts_cmd_stats },
-	{ "status", ts_cmd_status }, { "tune", ts_cmd_tune },
-	{ "version", ts_cmd_version },
+	{ "status", ts_cmd_status }, { "top", ts_cmd_top },
+	{ "tune", ts_cmd_tune },     { "version", ts_cmd_version },
 };
 
 int ts_cli_usage(const char *command, const char *sentence)
