@@ -55,6 +55,11 @@ struct ts_config {
 	} device;
 	struct {
 		uint64_t budget_bytes; /* at most memory, at most the size */
+		/* What it can be tuned to; not a key. 0: for the server to
+		 * say. Once set it stays, since the memory of a server that
+		 * is replaced is of that size.
+		 */
+		uint64_t max_bytes;
 	} ram;
 	struct {
 		int level; /* of zstd */
@@ -62,9 +67,10 @@ struct ts_config {
 	} codec;
 	struct {
 		char path[TS_CONFIG_PATH_BYTES]; /* "": no spill tier */
-		uint64_t size_bytes;
+		uint64_t size_bytes; /* 0: that of the file or device */
 		bool encrypt;
 		uint64_t write_budget_bytes; /* a day; 0: no limit */
+		int write_budget_waits;      /* when it is spent: 0 fail, 1 wait */
 		bool force;
 	} spill;
 	struct {

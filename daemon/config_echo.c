@@ -55,7 +55,10 @@ void ts_config_echo(const struct ts_config *config, ts_config_line_fn *fn,
 	say(fn, opaque, "RAM cap: %s = %" PRIu64 " bytes (%s)",
 	    ts_size_format(config->ram.budget_bytes, size, sizeof(size)),
 	    config->ram.budget_bytes, origin(config, "ram", "budget"));
-	if (config->spill.path[0])
+	if (config->spill.path[0] && !config->spill.size_bytes)
+		say(fn, opaque, "spill cap: as large as %s is",
+		    config->spill.path);
+	else if (config->spill.path[0])
 		say(fn, opaque, "spill cap: %s = %" PRIu64 " bytes (%s)",
 		    ts_size_format(config->spill.size_bytes, size,
 				   sizeof(size)),
@@ -91,6 +94,18 @@ unsigned ts_config_warnings(const struct ts_config *config,
 		    "device.size is more than %d times ram.budget: memory will "
 		    "run out long before free swap does",
 		    SIZE_PER_BUDGET_WARN);
+		n++;
+	}
+	if (config->spill.size_bytes && !config->spill.path[0]) {
+		say(fn, opaque,
+		    "spill.size is given, but no spill.path: there is no "
+		    "spill tier");
+		n++;
+	}
+	if (config->spill.path[0] && !config->spill.encrypt) {
+		say(fn, opaque,
+		    "spill.encrypt = false: whoever can read the spill file "
+		    "can read what was swapped");
 		n++;
 	}
 	if (config->device.attach == TS_ATTACH_FUSE) {

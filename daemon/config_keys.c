@@ -20,7 +20,6 @@
  */
 static const bool served[] = {
 	[TS_NEEDS_NOTHING] = true,
-	[TS_NEEDS_SPILL] = false,
 	[TS_NEEDS_DICTIONARY] = false,
 };
 
@@ -38,6 +37,8 @@ static const char *const realtime_choices[] = {
 	[TS_REALTIME_NEVER] = "never",
 	NULL,
 };
+
+static const char *const spent_choices[] = {"fail", "wait", NULL};
 
 #define FIELD(path) .offset = offsetof(struct ts_config, path)
 #define MIB         (1ull << 20)
@@ -106,30 +107,27 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "spill", .name = "path", .type = TS_KEY_FILE,
-		.needs = TS_NEEDS_SPILL,
 		FIELD(spill.path), .default_text = "\"\"",
 		.also = "file device backing-dev writeback-device disk",
 		.help = "file or block device for cold pages",
 	},
 	{
 		.section = "spill", .name = "size", .type = TS_KEY_SIZE,
-		.needs = TS_NEEDS_SPILL,
 		FIELD(spill.size_bytes),
-		.min = 16 * MIB, .max = TS_MAX_SIZE_BYTES,
+		.min = 0, .max = 1ull << 46,
 		.default_text = "(that of an existing file or device)",
 		.also = "limit max spill-size",
-		.help = "bytes to use of it",
+		.help = "bytes to use of it; 0 is all that is there",
 	},
 	{
 		.section = "spill", .name = "encrypt", .type = TS_KEY_BOOL,
-		.needs = TS_NEEDS_SPILL,
 		FIELD(spill.encrypt), .default_text = "true",
 		.also = "encryption crypt",
 		.help = "seal what is spilled with a key that dies at stop",
 	},
 	{
 		.section = "spill", .name = "write-budget",
-		.type = TS_KEY_SIZE, .needs = TS_NEEDS_SPILL,
+		.type = TS_KEY_SIZE,
 		FIELD(spill.write_budget_bytes),
 		.min = 0, .max = TS_MAX_SIZE_BYTES,
 		.live = true,
@@ -137,8 +135,14 @@ static const struct ts_config_key keys[] = {
 		.help = "bytes a day to write at most; 0 is no limit",
 	},
 	{
+		.section = "spill", .name = "write-budget-spent",
+		.type = TS_KEY_CHOICE,
+		FIELD(spill.write_budget_waits), .choices = spent_choices,
+		.default_text = "\"fail\"", .also = "budget-spent when-spent",
+		.help = "what writes do when it is spent and memory is full",
+	},
+	{
 		.section = "spill", .name = "force", .type = TS_KEY_BOOL,
-		.needs = TS_NEEDS_SPILL,
 		FIELD(spill.force), .default_text = "false",
 		.also = "overwrite",
 		.help = "use a device although it holds a known signature",
@@ -204,7 +208,7 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "tuning", .name = "high-water",
-		.type = TS_KEY_INT, .needs = TS_NEEDS_SPILL,
+		.type = TS_KEY_INT,
 		FIELD(tuning.high_water_percent), .min = 10, .max = 99,
 		.live = true,
 		.default_text = "95", .also = "high-watermark high",
@@ -212,7 +216,7 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "tuning", .name = "low-water",
-		.type = TS_KEY_INT, .needs = TS_NEEDS_SPILL,
+		.type = TS_KEY_INT,
 		FIELD(tuning.low_water_percent), .min = 5, .max = 98,
 		.live = true,
 		.default_text = "90", .also = "low-watermark low",

@@ -27,7 +27,6 @@ enum ts_key_type {
 /* What a key needs of the engine before it can be served. */
 enum ts_key_needs {
 	TS_NEEDS_NOTHING,
-	TS_NEEDS_SPILL,
 	TS_NEEDS_DICTIONARY,
 };
 

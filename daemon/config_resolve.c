@@ -143,11 +143,6 @@ static int fail_unserved(struct ts_config_parser *parser, unsigned i)
 	unsigned n;
 
 	switch (ts_config_keys(&n)[i].needs) {
-	case TS_NEEDS_SPILL:
-		return ts_config_fail_key(
-			parser, i, -ENOTSUP,
-			"this version has no spill tier yet and keeps every "
-			"page in memory; remove the key");
 	case TS_NEEDS_DICTIONARY:
 		return ts_config_fail_key(
 			parser, i, -ENOTSUP,

@@ -95,68 +95,55 @@ static int file_open(const char *path, const struct ts_child *server,
 	return 0;
 }
 
-/* Wait for what is under way; the number of bytes read, or -errno. */
-static int await(struct reader *reader, const struct ts_nbd_patience *patience,
-		 struct ts_error *error)
+static int file_read_start(void *opaque, struct ts_error *error)
 {
-	for (int ms = 0; ms < patience->timeout_ms; ms += STEP_MS) {
-		struct timespec step = {.tv_nsec = STEP_MS * 1000000};
+	struct reader *reader = opaque;
+	struct iocb request = {
+		.aio_fildes = (uint32_t)reader->fd,
+		.aio_lio_opcode = IOCB_CMD_PREAD,
+		.aio_buf = (uint64_t)(uintptr_t)reader->page,
+		.aio_nbytes = PAGE_BYTES,
+	}, *requests = &request;
+
+	if (syscall(SYS_io_submit, reader->context, 1, &requests) != 1)
+		return ts_fail(error, -errno, "io_submit: %m");
+	reader->under_way = true;
+	return 0;
+}
+
+static int file_read_wait(void *opaque, const struct ts_nbd_patience *patience,
+			  struct ts_error *error)
+{
+	struct reader *reader = opaque;
+	int limit_ms = patience->timeout_ms;
+
+	for (int ms = 0; limit_ms < 0 || ms < limit_ms; ms += STEP_MS) {
+		struct timespec step = { .tv_nsec = STEP_MS * 1000000 };
 		struct io_event event;
 
 		if (syscall(SYS_io_getevents, reader->context, 1, 1, &event,
 			    &step) == 1) {
 			reader->under_way = false;
-			return (int)event.res;
+			if (event.res == PAGE_BYTES)
+				return 0;
+			return ts_fail(error,
+				       event.res < 0 ? (int)event.res : -EIO,
+				       "read through the store: %m");
 		}
 		if (patience->must_stop(patience->opaque))
 			return ts_fail(error, -ECANCELED, "told to stop");
 	}
 	return ts_fail(error, -ETIMEDOUT, "no answer for %d s",
-		       patience->timeout_ms / 1000);
+		       limit_ms / 1000);
 }
 
-static int file_read(void *opaque, const struct ts_nbd_patience *patience,
-		     struct ts_error *error)
-{
-	struct reader *reader = opaque;
-	struct iocb request =
-			    {
-				    .aio_fildes = (uint32_t)reader->fd,
-				    .aio_lio_opcode = IOCB_CMD_PREAD,
-				    .aio_buf =
-					    (uint64_t)(uintptr_t)reader->page,
-				    .aio_nbytes = PAGE_BYTES,
-			    },
-		    *requests = &request;
-	int got;
-
-	if (reader->under_way) {
-		got = await(reader, patience, error);
-		if (reader->under_way)
-			return got;
-	}
-	if (syscall(SYS_io_submit, reader->context, 1, &requests) != 1)
-		return ts_fail(error, -errno, "io_submit: %m");
-	reader->under_way = true;
-	got = await(reader, patience, error);
-	if (reader->under_way)
-		return got;
-	if (got != PAGE_BYTES)
-		return ts_fail(error, got < 0 ? got : -EIO,
-			       "read through the store: %m");
-	return 0;
-}
-
-/* statvfs cannot be given up, so it is asked of a server that just answered. */
+/* statvfs cannot be given up; it is asked of a server that answers reads. */
 static int file_allocated(void *opaque, const struct ts_nbd_patience *patience,
 			  uint64_t *ret_bytes, struct ts_error *error)
 {
 	struct reader *reader = opaque;
 	struct statvfs st;
-	int err = file_read(reader, patience, error);
 
-	if (err < 0)
-		return err;
 	if (fstatvfs(reader->fd, &st) < 0)
 		return ts_fail(error, -errno, "statvfs: %m");
 	*ret_bytes = (uint64_t)(st.f_blocks - st.f_bfree) * st.f_frsize;
@@ -165,7 +152,8 @@ static int file_allocated(void *opaque, const struct ts_nbd_patience *patience,
 
 const struct ts_probe_ops ts_filereader_ops = {
 	.open = file_open,
-	.read_page = file_read,
+	.read_start = file_read_start,
+	.read_wait = file_read_wait,
 	.allocated = file_allocated,
 	.close = file_close,
 };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* filereader.h - reads through the store by its FUSE file, for the probe
  *
- * A read that does not come back in time stays under way; the next call waits
- * for it first, so that a server which stands still costs one request and no
- * thread.
+ * A read that does not come back in time stays under way and can be waited for
+ * again: a server that stands still costs one request and no thread.
  */
 #ifndef TS_DAEMON_FILEREADER_H
 #define TS_DAEMON_FILEREADER_H

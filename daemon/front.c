@@ -28,15 +28,40 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	args->argv[args->n] = NULL;
 }
 
+static const char *truth(bool value)
+{
+	return value ? "true" : "false";
+}
+
+static void add_spill(struct ts_args *args, const struct ts_config *config)
+{
+	ts_args_add(args, "high-water=%d", config->tuning.high_water_percent);
+	ts_args_add(args, "low-water=%d", config->tuning.low_water_percent);
+	ts_args_add(args, "spill=%s", config->spill.path);
+	if (config->spill.size_bytes)
+		ts_args_add(args, "spill-size=%" PRIu64,
+			    config->spill.size_bytes);
+	ts_args_add(args, "encrypt=%s", truth(config->spill.encrypt));
+	ts_args_add(args, "spill-force=%s", truth(config->spill.force));
+	ts_args_add(args, "write-budget=%" PRIu64,
+		    config->spill.write_budget_bytes);
+	ts_args_add(args, "write-budget-spent=%s",
+		    config->spill.write_budget_waits ? "wait" : "fail");
+}
+
 void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
 			const struct ts_runtime *rt)
 {
 	char path[TS_RUNTIME_PATH_BYTES];
 
 	ts_args_add(args, "ram=%" PRIu64, config->ram.budget_bytes);
+	if (config->ram.max_bytes)
+		ts_args_add(args, "ram-max=%" PRIu64, config->ram.max_bytes);
 	ts_args_add(args, "level=%d", config->codec.level);
 	ts_args_add(args, "stats=%s",
 		    ts_runtime_path(rt, TS_STATS_NAME, path));
+	if (config->spill.path[0])
+		add_spill(args, config);
 }
 
 const char *ts_front_beside(const char *name, char *buf, size_t room)

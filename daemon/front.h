@@ -17,7 +17,7 @@
 
 /* Arguments of a program, with room for their text. */
 struct ts_args {
-	const char *argv[16];
+	const char *argv[32];
 	unsigned n;
 	char room[2 * PATH_MAX];
 	size_t used;
@@ -27,7 +27,7 @@ struct ts_args {
 void ts_args_add(struct ts_args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* What the engine is told behind either front end, beside its size. */
+/* Append what the engine's parameters are, beside its size. */
 void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
 			const struct ts_runtime *rt);
 

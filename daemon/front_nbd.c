@@ -7,7 +7,9 @@
  */
 #include "front.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,46 +61,76 @@ static void nbd_command(const struct ts_config *config,
 	ts_args_add_engine(args, config, rt);
 }
 
+struct connection {
+	struct nbd_handle *nbd;
+	int64_t cookie; /* of the read under way */
+};
+
 static int probe_open(const char *path, const struct ts_child *server,
 		      int timeout_ms, void **ret, struct ts_error *error)
 {
-	struct nbd_handle *nbd;
-	int err = ts_nbd_open(path, server, TS_NBD_FOR_PROBE, timeout_ms, &nbd,
-			      error);
+	struct connection *connection = calloc(1, sizeof(*connection));
+	int err;
 
+	if (!connection)
+		return ts_fail(error, -ENOMEM, "probe: %m");
+	err = ts_nbd_open(path, server, TS_NBD_FOR_PROBE, timeout_ms,
+			  &connection->nbd, error);
 	if (err == 0)
-		*ret = nbd;
+		*ret = connection;
+	else
+		free(connection);
 	return err;
 }
 
-static int probe_warm(void *nbd, pid_t server_pid, struct ts_error *error)
+static int probe_warm(void *opaque, pid_t server_pid, struct ts_error *error)
 {
+	struct connection *connection = opaque;
 	struct ts_nbd_warmth warmth;
 
-	return ts_nbd_warm(nbd, server_pid, false, &warmth, error);
+	return ts_nbd_warm(connection->nbd, server_pid, false, &warmth, error);
 }
 
-static int probe_read(void *nbd, const struct ts_nbd_patience *patience,
-		      struct ts_error *error)
+static int probe_read_start(void *opaque, struct ts_error *error)
 {
-	return ts_nbd_read_page(nbd, 0, patience, error);
+	struct connection *connection = opaque;
+
+	return ts_nbd_read_start(connection->nbd, 0, &connection->cookie,
+				 error);
 }
 
-static int probe_allocated(void *nbd, const struct ts_nbd_patience *patience,
+static int probe_read_wait(void *opaque,
+			   const struct ts_nbd_patience *patience,
+			   struct ts_error *error)
+{
+	struct connection *connection = opaque;
+
+	return ts_nbd_wait(connection->nbd, connection->cookie, patience,
+			   error);
+}
+
+static int probe_allocated(void *opaque,
+			   const struct ts_nbd_patience *patience,
 			   uint64_t *ret_bytes, struct ts_error *error)
 {
-	return ts_nbd_allocated(nbd, patience, ret_bytes, error);
+	struct connection *connection = opaque;
+
+	return ts_nbd_allocated(connection->nbd, patience, ret_bytes, error);
 }
 
-static void probe_close(void *nbd)
+static void probe_close(void *opaque)
 {
-	nbd_close(nbd);
+	struct connection *connection = opaque;
+
+	nbd_close(connection->nbd);
+	free(connection);
 }
 
 static const struct ts_probe_ops probe = {
 	.open = probe_open,
 	.warm = probe_warm,
-	.read_page = probe_read,
+	.read_start = probe_read_start,
+	.read_wait = probe_read_wait,
 	.allocated = probe_allocated,
 	.close = probe_close,
 };

@@ -258,18 +258,15 @@ out:
 	return err;
 }
 
-/* Wait for one command; see ts_nbd_patience. */
-static int wait_for(struct nbd_handle *nbd, int64_t cookie,
-		    const struct ts_nbd_patience *patience,
-		    struct ts_error *error)
+int ts_nbd_wait(struct nbd_handle *nbd, int64_t cookie,
+		const struct ts_nbd_patience *patience,
+		struct ts_error *error)
 {
 	long long end_ms = now_ms() + patience->timeout_ms;
 	int done;
 
-	if (cookie < 0)
-		return nbd_fail(error, "request");
 	while ((done = nbd_aio_command_completed(nbd, cookie)) == 0) {
-		if (now_ms() >= end_ms)
+		if (patience->timeout_ms >= 0 && now_ms() >= end_ms)
 			return ts_fail(error, -ETIMEDOUT,
 				       "the server did not answer a request "
 				       "within %d ms", patience->timeout_ms);
@@ -281,17 +278,18 @@ static int wait_for(struct nbd_handle *nbd, int64_t cookie,
 	return done < 0 ? nbd_fail(error, "request") : 0;
 }
 
-int ts_nbd_read_page(struct nbd_handle *nbd, uint64_t off_bytes,
-		     const struct ts_nbd_patience *patience,
-		     struct ts_error *error)
+int ts_nbd_read_start(struct nbd_handle *nbd, uint64_t off_bytes,
+		      int64_t *ret_cookie, struct ts_error *error)
 {
-	/* After a timeout the command may still be in flight. */
-	static _Thread_local char page[4096];
+	/* Nobody looks at it; it must only outlive every request. */
+	static char page[4096];
+	int64_t cookie = nbd_aio_pread(nbd, page, sizeof(page), off_bytes,
+				       NBD_NULL_COMPLETION, 0);
 
-	return wait_for(nbd,
-			nbd_aio_pread(nbd, page, sizeof(page), off_bytes,
-				      NBD_NULL_COMPLETION, 0),
-			patience, error);
+	if (cookie < 0)
+		return nbd_fail(error, "read");
+	*ret_cookie = cookie;
+	return 0;
 }
 
 struct extents {
@@ -316,7 +314,7 @@ int ts_nbd_allocated(struct nbd_handle *nbd,
 		     const struct ts_nbd_patience *patience,
 		     uint64_t *ret_bytes, struct ts_error *error)
 {
-	/* As the page above. */
+	/* May outlive this call in a request that was given up. */
 	static _Thread_local struct extents sum;
 	int64_t size = nbd_get_size(nbd);
 
@@ -332,15 +330,17 @@ int ts_nbd_allocated(struct nbd_handle *nbd,
 		nbd_extent_callback add = { .callback = add_extents,
 					    .user_data = &sum };
 		uint64_t ask = size - off;
+		int64_t cookie;
 		int err;
 
 		if (ask > MAP_STEP_BYTES)
 			ask = MAP_STEP_BYTES;
 		sum.covered_bytes = 0;
-		err = wait_for(nbd,
-			       nbd_aio_block_status(nbd, ask, off, add,
-						    NBD_NULL_COMPLETION, 0),
-			       patience, error);
+		cookie = nbd_aio_block_status(nbd, ask, off, add,
+					      NBD_NULL_COMPLETION, 0);
+		if (cookie < 0)
+			return nbd_fail(error, "block status");
+		err = ts_nbd_wait(nbd, cookie, patience, error);
 		if (err < 0)
 			return err;
 		if (sum.covered_bytes == 0)

@@ -55,8 +55,8 @@ int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid, bool write,
  */
 void ts_nbd_warm_pattern(void *buf, size_t bytes);
 
-/* How long to wait for one answer. When @must_stop says so, or the time is
- * over, the call fails, and the handle is then good only for closing.
+/* How long to wait for one answer: until @timeout_ms are over (-1: for ever),
+ * or @must_stop says so.
  */
 struct ts_nbd_patience {
 	int timeout_ms;
@@ -64,12 +64,18 @@ struct ts_nbd_patience {
 	void *opaque;
 };
 
-/* One real read through the store. */
-int ts_nbd_read_page(struct nbd_handle *nbd, uint64_t off_bytes,
-		     const struct ts_nbd_patience *patience,
-		     struct ts_error *error);
+/* One real read through the store: begin it, and wait for its end. After
+ * -ETIMEDOUT the read is still under way and can be waited for again.
+ */
+int ts_nbd_read_start(struct nbd_handle *nbd, uint64_t off_bytes,
+		      int64_t *ret_cookie, struct ts_error *error);
+int ts_nbd_wait(struct nbd_handle *nbd, int64_t cookie,
+		const struct ts_nbd_patience *patience,
+		struct ts_error *error);
 
-/* How much of the device is allocated, from its extents. */
+/* How much of the device is allocated, from its extents. Should the patience
+ * end, the handle is good only for closing.
+ */
 int ts_nbd_allocated(struct nbd_handle *nbd,
 		     const struct ts_nbd_patience *patience,
 		     uint64_t *ret_bytes, struct ts_error *error);

@@ -2,10 +2,14 @@
 /* probe.c - a thread that keeps reading through the store
  *
  * It reads slot 0: once mkswap has run that is the swap header, a page that
- * is really stored and really decompressed. A read that does not come back in
- * time leaves its command in flight, so the connection is dropped and made
- * anew for the next one. The first connection is warmed like those of the
- * device: what happens once must not look like a fault while serving.
+ * is really stored and really decompressed.
+ *
+ * A read that does not come back in time is reported and waited for further,
+ * on the same connection. Making a new one would have the server map stacks
+ * and start threads just when memory is short; in a guest that was seen to
+ * queue behind, and hold up, a thread that was populating memory. Only a
+ * connection that is broken is made anew. The first one is warmed like those
+ * of the device: what happens once must not look like a fault while serving.
  */
 #include "probe.h"
 
@@ -27,7 +31,9 @@ struct ts_probe {
 	const struct ts_child *server;
 	int interval_ms;
 	pthread_t thread;
-	void *handle; /* the thread's; NULL after a failure */
+	void *handle;     /* the thread's; NULL after a failure */
+	bool under_way;   /* a read that was begun */
+	int64_t start_ns; /* when it began */
 
 	pthread_mutex_t lock; /* for all below */
 	pthread_cond_t changed;
@@ -82,37 +88,51 @@ static int connect_probe(struct ts_probe *probe, int timeout_ms,
 				&probe->handle, error);
 }
 
-static void drop_after_failure(struct ts_probe *probe, int err)
+static void drop(struct ts_probe *probe)
 {
-	if (err == 0 || err == -EOPNOTSUPP || err == -EFBIG || !probe->handle)
-		return;
-	probe->ops->close(probe->handle);
+	if (probe->handle)
+		probe->ops->close(probe->handle);
 	probe->handle = NULL;
+	probe->under_way = false;
 }
 
-static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
+/* Begin a read unless one is still under way, and wait for its end. */
+static int read_once(struct ts_probe *probe, int connect_timeout_ms,
+		     struct ts_error *error)
 {
 	struct ts_nbd_patience patience = {
 		.timeout_ms = READ_TIMEOUT_MS,
 		.must_stop = must_stop,
 		.opaque = probe,
 	};
-	struct ts_error error = { .text = "" };
-	int64_t start_ns, end_ns;
 	int err;
 
-	err = connect_probe(probe, connect_timeout_ms, &error);
-	start_ns = now_ns();
+	err = connect_probe(probe, connect_timeout_ms, error);
+	if (err == 0 && !probe->under_way) {
+		probe->start_ns = now_ns();
+		err = probe->ops->read_start(probe->handle, error);
+		probe->under_way = err == 0;
+	}
 	if (err == 0)
-		err = probe->ops->read_page(probe->handle, &patience, &error);
-	end_ns = now_ns();
-	drop_after_failure(probe, err);
+		err = probe->ops->read_wait(probe->handle, &patience, error);
+	if (err == 0)
+		probe->under_way = false;
+	else if (err != -ETIMEDOUT)
+		drop(probe);
+	return err;
+}
+
+static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
+{
+	struct ts_error error = { .text = "" };
+	int err = read_once(probe, connect_timeout_ms, &error);
+
 	pthread_mutex_lock(&probe->lock);
 	probe->state.reads++;
 	probe->state.error = error;
 	if (err == 0) {
-		probe->state.last_ns = end_ns - start_ns;
-		probe->good_ns = end_ns;
+		probe->good_ns = now_ns();
+		probe->state.last_ns = probe->good_ns - probe->start_ns;
 	} else {
 		probe->state.failures++;
 	}
@@ -121,8 +141,9 @@ static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
 
 static void answer_allocated(struct ts_probe *probe, uint64_t asked)
 {
+	/* Who asks does not wait that long; the answer is then for nobody. */
 	struct ts_nbd_patience patience = {
-		.timeout_ms = READ_TIMEOUT_MS,
+		.timeout_ms = -1,
 		.must_stop = must_stop,
 		.opaque = probe,
 	};
@@ -130,11 +151,16 @@ static void answer_allocated(struct ts_probe *probe, uint64_t asked)
 	uint64_t bytes = 0;
 	int err;
 
-	err = connect_probe(probe, CONNECT_TIMEOUT_MS, &error);
-	if (err == 0)
+	if (probe->under_way)
+		err = ts_fail(&error, -ETIMEDOUT, "the server does not answer");
+	else
+		err = connect_probe(probe, CONNECT_TIMEOUT_MS, &error);
+	if (err == 0) {
 		err = probe->ops->allocated(probe->handle, &patience, &bytes,
-					     &error);
-	drop_after_failure(probe, err);
+					    &error);
+		if (err < 0 && err != -EOPNOTSUPP && err != -EFBIG)
+			drop(probe);
+	}
 	pthread_mutex_lock(&probe->lock);
 	probe->allocated_bytes = bytes;
 	probe->allocated_err = err;
@@ -205,8 +231,7 @@ int ts_probe_start(const struct ts_probe_ops *ops, const char *path,
 	if (err == 0)
 		err = -pthread_create(&probe->thread, NULL, probe_main, probe);
 	if (err < 0) {
-		if (probe->handle)
-			probe->ops->close(probe->handle);
+		drop(probe);
 		pthread_cond_destroy(&probe->changed);
 		pthread_mutex_destroy(&probe->lock);
 		free(probe);
@@ -225,8 +250,7 @@ void ts_probe_stop(struct ts_probe *probe)
 	pthread_cond_broadcast(&probe->changed);
 	pthread_mutex_unlock(&probe->lock);
 	pthread_join(probe->thread, NULL);
-	if (probe->handle)
-		probe->ops->close(probe->handle);
+	drop(probe);
 	pthread_cond_destroy(&probe->changed);
 	pthread_mutex_destroy(&probe->lock);
 	free(probe);

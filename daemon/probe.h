@@ -27,9 +27,14 @@ struct ts_probe_ops {
 	 */
 	int (*warm)(void *handle, pid_t server_pid, struct ts_error *error);
 
-	/* One real read through the store. */
-	int (*read_page)(void *handle, const struct ts_nbd_patience *patience,
+	/* One real read through the store: begin it, and wait for its end.
+	 * After -ETIMEDOUT it is still under way and can be waited for again.
+	 */
+	int (*read_start)(void *handle, struct ts_error *error);
+	int (*read_wait)(void *handle, const struct ts_nbd_patience *patience,
 			 struct ts_error *error);
+
+	/* Not while a read is under way. */
 	int (*allocated)(void *handle, const struct ts_nbd_patience *patience,
 			 uint64_t *ret_bytes, struct ts_error *error);
 	void (*close)(void *handle);

@@ -34,6 +34,7 @@
 
 #define TS_SERVER_STACK_BYTES (256u << 10)
 #define TS_LISTEN_FD 3
+#define TS_SPAWN_ARGS 31
 
 #define PID_PREFIX "LISTEN_PID="
 
@@ -41,6 +42,10 @@ static const char *const server_env[] = {
 	"MALLOC_ARENA_MAX=1",
 	"MALLOC_TRIM_THRESHOLD_=1073741824",
 	"MALLOC_MMAP_THRESHOLD_=33554432",
+	/* For the plugin: nbdkit started on a listening socket asks the kernel
+	 * to be told to stop when its parent dies.
+	 */
+	"THINSWAP_OUTLIVES_PARENT=1",
 };
 
 /* What must not reach a child: systemd's notes to the daemon, languages. */
@@ -65,7 +70,7 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 
 	while (environ[n])
 		n++;
-	env = calloc(n + 8, sizeof(*env));
+	env = calloc(n + 9, sizeof(*env));
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
@@ -73,13 +78,33 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 			env[at++] = environ[i];
 	env[at++] = "LC_ALL=C";
 	if (how->serves_swap)
-		for (size_t i = 0; i < 3; i++)
+		for (size_t i = 0; i < sizeof(server_env) / sizeof(*server_env);
+		     i++)
 			env[at++] = server_env[i];
 	if (how->listen_fd >= 0) {
 		env[at++] = "LISTEN_FDS=1";
 		env[at++] = pid_text;
 	}
 	return env;
+}
+
+/* A name that begins with "@" is spared by systemd's last kill at shutdown
+ * (systemd.io/ROOT_STORAGE_DAEMONS): servers of swap must outlive swapoff.
+ */
+static void copy_argv(const struct ts_spawn *how, const char *name,
+		      char *argv0, size_t room, const char **ret_argv)
+{
+	unsigned n = 0;
+
+	while (n < TS_SPAWN_ARGS && how->argv[n]) {
+		ret_argv[n] = how->argv[n];
+		n++;
+	}
+	ret_argv[n] = NULL;
+	if (!how->serves_swap)
+		return;
+	snprintf(argv0, room, "@%s", name);
+	ret_argv[0] = argv0;
 }
 
 /* Async-signal-safe decimal. */
@@ -117,8 +142,8 @@ static void harden_child(const struct ts_spawn *how)
 	/* What failed here is found by reading it back from /proc. */
 }
 
-static void child_main(const struct ts_spawn *how, const char **env,
-		       char *pid_text, int fail_fd)
+static void child_main(const struct ts_spawn *how, const char **argv,
+		       const char **env, char *pid_text, int fail_fd)
 {
 	struct sigaction fallback = { .sa_handler = SIG_DFL };
 	sigset_t none;
@@ -147,7 +172,7 @@ static void child_main(const struct ts_spawn *how, const char **env,
 		dup2(how->listen_fd, TS_LISTEN_FD);
 
 	harden_child(how);
-	execvpe(how->argv[0], (char *const *)how->argv, (char *const *)env);
+	execvpe(how->argv[0], (char *const *)argv, (char *const *)env);
 	err = errno;
 	if (write(fail_fd, &err, sizeof(err)) < 0)
 		_exit(126);
@@ -160,11 +185,13 @@ int ts_spawn(const struct ts_spawn *how, struct ts_child *ret,
 	char pid_text[sizeof(PID_PREFIX) + 24] = PID_PREFIX;
 	struct ts_child child = TS_CHILD_NONE;
 	const char *base = strrchr(how->argv[0], '/');
-	const char **env;
+	const char *argv[TS_SPAWN_ARGS + 1], **env;
+	char argv0[sizeof(child.name) + 1];
 	int fail[2], exec_errno, err;
 
 	snprintf(child.name, sizeof(child.name), "%s",
 		 base ? base + 1 : how->argv[0]);
+	copy_argv(how, child.name, argv0, sizeof(argv0), argv);
 	env = make_env(how, pid_text);
 	if (!env)
 		return ts_fail(error, -ENOMEM, "%s: %m", child.name);
@@ -175,7 +202,7 @@ int ts_spawn(const struct ts_spawn *how, struct ts_child *ret,
 	}
 	child.pid = fork();
 	if (child.pid == 0)
-		child_main(how, env, pid_text, fail[1]);
+		child_main(how, argv, env, pid_text, fail[1]);
 	err = child.pid < 0 ? -errno : 0;
 	close(fail[1]);
 	free(env);

@@ -3,7 +3,8 @@
  *
  * Servers (nbdkit, the FUSE server) inherit the daemon's place outside the
  * OOM killer's choice and its flusher flag, and get one malloc arena and small
- * thread stacks. Helpers (mkswap, swapon, swapoff) get all of that put back
+ * thread stacks; their argv[0] begins with "@", which systemd's last kill at
+ * shutdown spares. Helpers (mkswap, swapon, swapoff) get all of that put back
  * to normal: they need memory, and may be killed for it.
  *
  * Every child has a session of its own, so that Ctrl-C reaches the daemon
@@ -18,7 +19,7 @@
 #include "error.h"
 
 struct ts_spawn {
-	const char *const *argv; /* argv[0] is looked up in PATH */
+	const char *const *argv; /* 31 at most; argv[0] is looked up in PATH */
 	int listen_fd;      /* passed as descriptor 3, LISTEN_FDS=1; or -1 */
 	int output_fd;      /* standard output and error; -1: the daemon's */
 	bool serves_swap;

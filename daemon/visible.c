@@ -134,12 +134,18 @@ json_t *ts_visible_settings(struct ts_daemon *d)
 			 (json_int_t)gauge[TS_GAUGE_write_budget_bytes]);
 }
 
-static void take_over(struct ts_config *config, enum ts_tune_key key,
-		      int64_t value)
+/* A server that takes this one's place gets the same. */
+static void take_over(struct ts_daemon *d, enum ts_tune_key key, int64_t value)
 {
+	struct ts_config *config = &d->config;
+	struct ts_snapshot now;
+
 	switch (key) {
 	case TS_TUNE_RAM:
 		config->ram.budget_bytes = (uint64_t)value;
+		if (!config->ram.max_bytes && !take_snapshot(d, &now))
+			config->ram.max_bytes = (uint64_t)now.looked_up.gauge
+				[TS_GAUGE_budget_max_bytes];
 		break;
 	case TS_TUNE_LEVEL:
 		config->codec.level = (int)value;
@@ -174,7 +180,7 @@ int ts_visible_tune(struct ts_daemon *d, const char *text, const char *who,
 				  sizeof(why));
 	if (err)
 		return ts_fail(error, err, "%s", why);
-	take_over(&d->config, key, value);
+	take_over(d, key, value);
 	ts_log(LOG_NOTICE, "%s: %s is now %s", who, ts_tune_name(key),
 	       ts_tune_format(key, value, shown, sizeof(shown)));
 	return 0;

@@ -124,6 +124,9 @@ struct ts_backend {
 uint64_t ts_ram_owner(struct ts_pool *pool, ts_obj obj);
 uint64_t ts_raw_owner(struct ts_pool *pool, ts_obj obj);
 
+/* The size of the object that a ram word names. */
+unsigned ts_ram_object_bytes(ts_word word);
+
 /* The stored bytes of a ram or raw word, ts_word_len() of them. Under the
  * lock of its cluster.
  */

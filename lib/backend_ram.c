@@ -145,6 +145,11 @@ static void restore(struct ts_media *media, struct ts_reading *reading,
 	ts_stats_took(&media->stats, TS_HIST_decompress, start_ns, n);
 }
 
+unsigned ts_ram_object_bytes(ts_word word)
+{
+	return ts_word_len(word) + HEADER_BYTES;
+}
+
 const void *ts_ram_data(struct ts_pool *pool, ts_word word)
 {
 	uint8_t *object = ts_pool_addr(pool, ts_word_obj(word));

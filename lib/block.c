@@ -25,13 +25,13 @@
 _Static_assert(sizeof(struct ts_block) <= 168, "0.25 % of a block");
 
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
-		   uint32_t budget, uint32_t reserve)
+		   uint32_t reserve)
 {
 	*blocks = (struct ts_blocks){
 		.base = base,
 		.n = n,
-		.budget = budget,
-		.reserve = reserve < budget ? reserve : budget,
+		.budget = n,
+		.reserve = reserve < n ? reserve : n,
 		.touched_head = TS_BLOCK_NONE,
 		.cold_head = TS_BLOCK_NONE,
 	};
@@ -42,6 +42,18 @@ int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
 	ts_mutex_init(&blocks->lock);
 	ts_cond_init(&blocks->wake_keeper);
 	ts_cond_init(&blocks->refilled);
+	return 0;
+}
+
+int ts_blocks_set_budget(struct ts_blocks *blocks, uint64_t n)
+{
+	if (n > blocks->n)
+		return -ERANGE;
+	ts_lock(&blocks->lock);
+	ts_store_relaxed(&blocks->budget, (uint32_t)n);
+	/* Who waits for room may find some, or none. */
+	pthread_cond_broadcast(&blocks->refilled);
+	ts_unlock(&blocks->lock);
 	return 0;
 }
 
@@ -138,6 +150,26 @@ int ts_blocks_wait(struct ts_blocks *blocks)
 	}
 	ts_unlock(&blocks->lock);
 	return err;
+}
+
+void ts_blocks_adopted(struct ts_blocks *blocks)
+{
+	uint32_t end = blocks->n;
+
+	while (end && !blocks->meta[end - 1].used)
+		end--;
+	for (uint32_t b = 0; b < end; b++) {
+		if (blocks->meta[b].used) {
+			count_taken(blocks, 1);
+			continue;
+		}
+		ts_shm_punch(ts_block_addr(blocks, b), TS_BLOCK_BYTES);
+		push(blocks, &blocks->cold_head, b);
+	}
+	blocks->fresh = end;
+	if (end < blocks->n)
+		ts_shm_punch(ts_block_addr(blocks, end),
+			     (size_t)(blocks->n - end) << TS_BLOCK_SHIFT);
 }
 
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks)

@@ -62,11 +62,16 @@ struct ts_blocks {
 	uint32_t n_coming;     /* of these, being touched */
 };
 
-/* Metadata for n blocks at @base, of which @budget may be touched at a time.
+/* Metadata for n blocks at @base, all of which are the budget at first.
  * Returns 0 or -ENOMEM.
  */
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
-		   uint32_t budget, uint32_t reserve);
+		   uint32_t reserve);
+
+/* Change the budget, up to n blocks: returns 0 or -ERANGE. What is in use
+ * beyond a lowered budget stays.
+ */
+int ts_blocks_set_budget(struct ts_blocks *blocks, uint64_t n);
 void ts_blocks_fini(struct ts_blocks *blocks);
 
 static inline void *ts_block_addr(const struct ts_blocks *blocks, uint32_t i)
@@ -90,6 +95,11 @@ void ts_block_give(struct ts_blocks *blocks, uint32_t block);
  */
 #define TS_BLOCKS_WAIT_NS 5000000000ull
 int ts_blocks_wait(struct ts_blocks *blocks);
+
+/* For recovery: blocks whose metadata says that something in them is used are
+ * taken; the others are given back to the system.
+ */
+void ts_blocks_adopted(struct ts_blocks *blocks);
 
 /* For the keeper, under the lock: half of the reserve is gone, and there is
  * memory to fill it with.

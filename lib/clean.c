@@ -39,6 +39,7 @@ static bool read_segment(struct ts_cleaner *cleaner, uint32_t segment)
 	ts_io_start(cleaner->io, &t);
 	while (!t.done)
 		ts_io_wait(cleaner->io);
+	ts_spill_file_uncache(cleaner->io->file, t.off, t.bytes, false);
 	return !t.result;
 }
 

@@ -303,6 +303,21 @@ static bool close_leaf(struct ts_clusters *clusters, uint32_t i)
 	return true;
 }
 
+uint32_t *ts_clusters_adopt_leaf(struct ts_clusters *clusters, uint32_t i)
+{
+	struct ts_blocks *blocks = clusters->pool->blocks;
+	uint32_t block = (clusters->root[i] & ~ROOT_CLOSING) - 1;
+
+	if (block >= blocks->n || blocks->meta[block].used)
+		return NULL;
+	ts_store_release(&clusters->root[i], block + 1);
+	blocks->meta[block].used = 1;
+	blocks->meta[block].size_class = TS_CLASS_LEAF;
+	/* It may turn out to be empty. */
+	ts_add_relaxed(&clusters->n_empty, 1);
+	return ts_block_addr(blocks, block);
+}
+
 unsigned ts_clusters_reclaim(struct ts_clusters *clusters)
 {
 	unsigned done = 0;

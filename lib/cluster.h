@@ -24,6 +24,7 @@
 #define TS_CLUSTER_SLOTS 512u
 #define TS_LEAF_CLUSTERS (TS_BLOCK_BYTES / 4)
 #define TS_STRIPES 1024u
+#define TS_CLASS_LEAF UINT16_MAX /* of a block, beside the pool's classes */
 
 struct ts_stripe {
 	_Alignas(64) pthread_mutex_t lock;
@@ -116,6 +117,11 @@ ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,
  */
 uint64_t ts_cluster_next(struct ts_clusters *clusters, uint64_t nr,
 			 uint64_t end);
+
+/* For recovery: take leaf @i of the root over. Returns its entries, or NULL
+ * when there can be none.
+ */
+uint32_t *ts_clusters_adopt_leaf(struct ts_clusters *clusters, uint32_t i);
 
 /* Give the blocks of empty leaves back. Takes the stripes one after the other;
  * hold none. Returns how many.

@@ -239,7 +239,7 @@ void ts_codec_retire(struct ts_codec *codec)
 	wait_for_all(&codec->decoders, codec->n_decoders);
 	/* An encoder may have used it until just now. */
 	if (ts_dicts_unused(&codec->dicts) == dict)
-		dict->in_use = false;
+		ts_dict_give_up(&codec->dicts, dict);
 }
 
 static void touch_coders(struct ts_lend *lend)

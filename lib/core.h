@@ -11,11 +11,11 @@
 #include "backend.h"
 #include "cluster.h"
 #include "event.h"
-#include "shm.h"
+#include "kept.h"
 
 struct ts_core {
 	uint64_t n_slots;
-	struct ts_shm shm; /* the root of the map, then the blocks */
+	struct ts_kept kept; /* the shared segment */
 	struct ts_media media;
 	struct ts_clusters clusters;
 	pthread_mutex_t compaction;

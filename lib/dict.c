@@ -7,6 +7,7 @@
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "dict.h"
+#include "kept.h"
 #include "shm.h"
 #include "util/atomic.h"
 
@@ -71,6 +72,32 @@ void ts_dicts_touch(struct ts_dicts *dicts)
 	}
 }
 
+static void make_cdict(struct ts_dicts *dicts, struct ts_dict *d)
+{
+	d->cdict = (void *)ZSTD_initStaticCDict(
+		d->c_memory, d->c_bytes, d->bytes, d->n_bytes, ZSTD_dlm_byRef,
+		ZSTD_dct_fullDict, c_params(dicts->level));
+}
+
+/* Make what zstd needs of a dictionary's bytes. */
+static int make(struct ts_dicts *dicts, struct ts_dict *d, size_t n_bytes)
+{
+	d->n_bytes = n_bytes;
+	make_cdict(dicts, d);
+	d->ddict = (void *)ZSTD_initStaticDDict(d->d_memory, d->d_bytes,
+						d->bytes, n_bytes,
+						ZSTD_dlm_byRef,
+						ZSTD_dct_fullDict);
+	return d->cdict && d->ddict ? 0 : -EINVAL;
+}
+
+/* Pairs with the acquire of an encoder that takes the generation. */
+static void set_current(struct ts_dicts *dicts, unsigned codec)
+{
+	ts_store_relaxed(&dicts->current, codec);
+	ts_store_release(&dicts->added, dicts->added + 1);
+}
+
 int ts_dict_rooms_new(struct ts_dict_rooms *rooms, int level)
 {
 	bool all = true;
@@ -87,13 +114,6 @@ int ts_dict_rooms_new(struct ts_dict_rooms *rooms, int level)
 	for (unsigned i = 0; i < TS_DICT_GENERATIONS && !all; i++)
 		free(rooms->c_memory[i]);
 	return all ? 0 : -ENOMEM;
-}
-
-static void make_cdict(struct ts_dicts *dicts, struct ts_dict *d)
-{
-	d->cdict = (void *)ZSTD_initStaticCDict(
-		d->c_memory, d->c_bytes, d->bytes, d->n_bytes, ZSTD_dlm_byRef,
-		ZSTD_dct_fullDict, c_params(dicts->level));
 }
 
 /* Only the current generation compresses; the others' tables can go. */
@@ -114,32 +134,68 @@ void ts_dicts_set_level(struct ts_dicts *dicts, struct ts_dict_rooms *rooms)
 	}
 }
 
+int ts_dicts_keep(struct ts_dicts *dicts, struct ts_kept_head *head,
+		  struct ts_kept_dict *kept)
+{
+	dicts->head = head;
+	dicts->kept = kept;
+	for (unsigned i = 0; i < TS_DICT_GENERATIONS; i++) {
+		struct ts_dict *d = &dicts->dict[i];
+		uint32_t n = kept[i].n_bytes;
+
+		if (!n)
+			continue;
+		if (n > TS_DICT_BYTES)
+			return -EBADMSG;
+		memcpy(d->bytes, kept[i].bytes, n);
+		if (make(dicts, d, n))
+			return -EBADMSG;
+		d->in_use = true;
+	}
+	if (ts_codec_has_dict(head->dict_current) &&
+	    ts_dict_of(dicts, head->dict_current)->in_use)
+		set_current(dicts, head->dict_current);
+	return 0;
+}
+
+/* The bytes are complete before their length says so, and the generation
+ * before a word can use it.
+ */
+static void keep(struct ts_dicts *dicts, unsigned i, size_t n_bytes)
+{
+	if (!dicts->kept)
+		return;
+	memcpy(dicts->kept[i].bytes, dicts->dict[i].bytes, n_bytes);
+	ts_store_release(&dicts->kept[i].n_bytes, (uint32_t)n_bytes);
+	ts_store_release(&dicts->head->dict_current, i + TS_DICT_FIRST);
+}
+
 int ts_dicts_add(struct ts_dicts *dicts, const void *bytes, size_t n_bytes)
 {
-	struct ts_dict *d = NULL;
-	unsigned i;
+	unsigned i = 0;
+	int err;
 
 	if (n_bytes > TS_DICT_BYTES)
 		return -EINVAL;
-	for (i = 0; i < TS_DICT_GENERATIONS && !d; i++)
-		if (!dicts->dict[i].in_use)
-			d = &dicts->dict[i];
-	if (!d)
+	while (i < TS_DICT_GENERATIONS && dicts->dict[i].in_use)
+		i++;
+	if (i == TS_DICT_GENERATIONS)
 		return -EBUSY;
-	memcpy(d->bytes, bytes, n_bytes);
-	d->n_bytes = n_bytes;
-	make_cdict(dicts, d);
-	d->ddict = (void *)ZSTD_initStaticDDict(d->d_memory, d->d_bytes,
-						d->bytes, n_bytes,
-						ZSTD_dlm_byRef,
-						ZSTD_dct_fullDict);
-	if (!d->cdict || !d->ddict)
-		return -EINVAL;
-	d->in_use = true;
-	ts_store_relaxed(&dicts->current, i - 1 + TS_DICT_FIRST);
-	/* Pairs with the acquire of an encoder that takes the generation. */
-	ts_store_release(&dicts->added, dicts->added + 1);
+	memcpy(dicts->dict[i].bytes, bytes, n_bytes);
+	err = make(dicts, &dicts->dict[i], n_bytes);
+	if (err)
+		return err;
+	dicts->dict[i].in_use = true;
+	keep(dicts, i, n_bytes);
+	set_current(dicts, i + TS_DICT_FIRST);
 	return 0;
+}
+
+void ts_dict_give_up(struct ts_dicts *dicts, struct ts_dict *dict)
+{
+	if (dicts->kept)
+		ts_store_release(&dicts->kept[dict - dicts->dict].n_bytes, 0);
+	dict->in_use = false;
 }
 
 struct ts_dict *ts_dicts_unused(struct ts_dicts *dicts)

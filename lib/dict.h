@@ -36,6 +36,8 @@ struct ts_dict {
 
 struct ts_dicts {
 	struct ts_dict dict[TS_DICT_GENERATIONS];
+	struct ts_kept_head *head; /* or NULL */
+	struct ts_kept_dict *kept;
 	uint32_t current; /* codec number for new pages */
 	uint32_t added;   /* how often one was added, atomic */
 	int level;
@@ -44,6 +46,17 @@ struct ts_dicts {
 /* Returns 0 or -ENOMEM. Until a dictionary is added, pages go without. */
 int ts_dicts_init(struct ts_dicts *dicts, int level);
 void ts_dicts_fini(struct ts_dicts *dicts);
+
+/* Keep dictionaries where they outlive the process, and make those that are
+ * there. Call before any is added. Returns 0 or -EBADMSG.
+ */
+struct ts_kept_head;
+struct ts_kept_dict;
+int ts_dicts_keep(struct ts_dicts *dicts, struct ts_kept_head *head,
+		  struct ts_kept_dict *kept);
+
+/* No page uses the generation any more. */
+void ts_dict_give_up(struct ts_dicts *dicts, struct ts_dict *dict);
 
 /* Touch the memory again, after a fork. No dictionary is in use. */
 void ts_dicts_touch(struct ts_dicts *dicts);

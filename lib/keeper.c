@@ -139,10 +139,15 @@ void ts_keeper_fini(struct ts_keeper *keeper)
 int ts_keeper_start(struct ts_keeper *keeper)
 {
 	struct ts_blocks *blocks = &keeper->core->media.blocks;
+	bool short_of;
 	int err;
 
 	keeper->stop = false;
-	if (ts_blocks_refill(blocks, blocks->reserve) < blocks->reserve)
+	ts_blocks_refill(blocks, blocks->reserve);
+	ts_lock(&blocks->lock);
+	short_of = ts_blocks_wants_refill(blocks);
+	ts_unlock(&blocks->lock);
+	if (short_of)
 		return -ENOMEM;
 	err = pthread_create(&keeper->thread, NULL, run, keeper);
 	keeper->running = !err;

@@ -48,10 +48,12 @@ void ts_params_fini(struct ts_params *params)
 {
 	free(params->spill_path);
 	free(params->trainer);
+	free(params->keep_path);
 	free(params->stats_path);
 	params->spill_path = NULL;
-	params->stats_path = NULL;
 	params->trainer = NULL;
+	params->keep_path = NULL;
+	params->stats_path = NULL;
 }
 
 void ts_params_find_trainer(struct ts_params *params, const char *dir)
@@ -169,6 +171,8 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "level"))
 		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
 			       TS_CODEC_LEVEL_MAX);
+	if (!strcmp(key, "keep"))
+		return set_path(&g, &params->keep_path);
 	if (!strcmp(key, "dictionary"))
 		return set_bool(&g, &params->dictionary);
 	if (!strcmp(key, "ram-max"))
@@ -200,7 +204,7 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		return set_int(&g, &params->low_water, WATER_MIN,
 			       LOW_WATER_MAX);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, ram-max, level, dictionary, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
+		 "%s: no such parameter; there are size, ram, ram-max, level, dictionary, keep, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
 		 key);
 	return -ENOENT;
 }

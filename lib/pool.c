@@ -400,6 +400,45 @@ bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block)
 	return empty;
 }
 
+bool ts_pool_adopt(struct ts_pool *pool, ts_obj obj, unsigned bytes)
+{
+	unsigned k = ts_pool_class(pool, bytes), index;
+	const struct ts_class *c = &pool->classes[k];
+	struct ts_block *m;
+	uint64_t bit;
+
+	if (obj.grains >= (uint64_t)pool->blocks->n
+				  << (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT))
+		return false;
+	m = meta_of(pool, block_of(obj));
+	index = index_of(c, obj);
+	bit = 1ull << (index & 63);
+	if (obj_at(c, block_of(obj), index).grains != obj.grains ||
+	    index >= c->per_block || (m->used && m->size_class != k) ||
+	    m->map[index / 64] & bit)
+		return false;
+	m->size_class = (uint16_t)k;
+	m->map[index / 64] |= bit;
+	m->used++;
+	return true;
+}
+
+void ts_pool_adopted(struct ts_pool *pool)
+{
+	for (uint32_t b = 0; b < pool->blocks->n; b++) {
+		struct ts_block *m = meta_of(pool, b);
+		struct ts_class *c;
+
+		if (!m->used || m->size_class >= TS_POOL_CLASSES)
+			continue;
+		c = &pool->classes[m->size_class];
+		c->n_blocks++;
+		c->n_used += m->used;
+		if (in_bucket(c, m))
+			link_block(pool, c, b);
+	}
+}
+
 static const char *check_block(struct ts_pool *pool, struct ts_class *c,
 			       uint32_t block, unsigned bucket)
 {

@@ -112,6 +112,15 @@ unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
  */
 bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block);
 
+/* For recovery, before anything else uses the pool: note that an object of
+ * @bytes is in use. Returns false when it cannot be one: out of range, between
+ * objects, in use twice, or in a block of another class.
+ */
+bool ts_pool_adopt(struct ts_pool *pool, ts_obj obj, unsigned bytes);
+
+/* All objects have been noted: put the blocks into circulation. */
+void ts_pool_adopted(struct ts_pool *pool);
+
 /* How many blocks compaction could free in a class. */
 unsigned ts_pool_surplus(struct ts_pool *pool, unsigned size_class);
 

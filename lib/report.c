@@ -133,6 +133,6 @@ void ts_store_counters(struct ts_store *store, struct ts_counters *ret)
 #include "stats.def"
 	ret->resident_bytes = ts_blocks_resident_bytes(&media->blocks);
 	ret->budget_bytes = (uint64_t)media->blocks.budget << TS_BLOCK_SHIFT;
-	ret->locked = store->core.shm.locked;
+	ret->locked = store->core.kept.shm.locked;
 	report_spill(store, ret);
 }

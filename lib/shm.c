@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* shm.c - shared memory that the kernel never swaps
  *
- * The segment is marked for removal as soon as it is attached: Linux keeps it
- * until the last process detaches, however that process ends.
+ * A segment that is to pass with the process is marked for removal as soon as
+ * it is attached: Linux keeps it until the last process detaches.
  */
 #include "shm.h"
 
@@ -10,6 +10,7 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -17,27 +18,49 @@
 
 #define PAGE_BYTES 4096
 
-int ts_shm_new(struct ts_shm *shm, size_t bytes)
+static int map(struct ts_shm *shm, int id, size_t bytes)
 {
-	void *base;
+	void *base = shmat(id, NULL, 0);
+
+	if (base == (void *)-1)
+		return -errno;
+	shm->id = id;
+	shm->base = base;
+	shm->bytes = bytes;
+	shm->locked = !shmctl(id, SHM_LOCK, NULL);
+	madvise(base, bytes, MADV_DONTDUMP);
+	return 0;
+}
+
+int ts_shm_new(struct ts_shm *shm, size_t bytes, bool passing)
+{
 	int id, err;
 
 	id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | SHM_NORESERVE | 0600);
 	if (id < 0)
 		return -errno;
-	base = shmat(id, NULL, 0);
-	err = base == (void *)-1 ? -errno : 0;
-	if (err) {
+	err = map(shm, id, bytes);
+	if (err || passing)
 		shmctl(id, IPC_RMID, NULL);
-		return err;
-	}
-	shm->id = id;
-	shm->base = base;
-	shm->bytes = bytes;
-	shm->locked = !shmctl(id, SHM_LOCK, NULL);
-	shmctl(id, IPC_RMID, NULL);
-	madvise(base, bytes, MADV_DONTDUMP);
-	return 0;
+	return err;
+}
+
+int ts_shm_attach(struct ts_shm *shm, int id)
+{
+	struct shmid_ds ds;
+
+	if (shmctl(id, IPC_STAT, &ds))
+		return -errno;
+	if (ds.shm_perm.uid != geteuid() || (ds.shm_perm.mode & 077))
+		return -EPERM;
+	if (ds.shm_nattch)
+		return -EBUSY;
+	return map(shm, id, ds.shm_segsz);
+}
+
+void ts_shm_remove(struct ts_shm *shm)
+{
+	shmctl(shm->id, IPC_RMID, NULL);
 }
 
 /* SHM_LOCK keeps the pages in memory whatever becomes of their mappings;

@@ -21,11 +21,19 @@ struct ts_shm {
 	bool locked; /* SHM_LOCK was allowed */
 };
 
-/* Make and map a private segment of zeroes, mode 0600. The kernel removes it
- * with its last user. Returns 0 or -errno; without CAP_IPC_LOCK, and when
+/* Make and map a segment of zeroes, mode 0600. With @passing the kernel removes
+ * it with its last user, however that ends; else it stays. Returns 0 or -errno; without CAP_IPC_LOCK, and when
  * RLIMIT_MEMLOCK is too small, it succeeds with @locked false.
  */
-int ts_shm_new(struct ts_shm *shm, size_t bytes);
+int ts_shm_new(struct ts_shm *shm, size_t bytes, bool passing);
+
+/* Map a segment that exists. Only one of ours, with mode 0600, that no process
+ * has mapped. Returns 0 or -errno: -EINVAL or -EIDRM, there is none.
+ */
+int ts_shm_attach(struct ts_shm *shm, int id);
+
+/* Have the kernel remove the segment with its last user. */
+void ts_shm_remove(struct ts_shm *shm);
 
 /* Undo for the segment what mlockall() has done to the process, where the
  * segment's own lock holds: a mapping that is locked as well refuses to give

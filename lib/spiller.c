@@ -218,8 +218,8 @@ static unsigned collect(struct ts_spiller *spiller)
 		note_success(spiller);
 		ts_stats_took(stats, TS_HIST_spill_write, pack->started_ns, 1);
 		ts_spill_file_uncache(&spiller->core->media.spill->file,
-				      pack->transfer.off,
-				      pack->transfer.bytes, true);
+				      pack->transfer.off, TS_SEGMENT_BYTES,
+				      true);
 		ts_stats_add(stats, TS_STAT_spill_written_bytes,
 			     pack->transfer.bytes);
 		n += ts_pack_publish(pack, spiller->core);

@@ -12,6 +12,7 @@
 #include "compact.h"
 #include "config.h"
 #include "publish.h"
+#include "recover.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -43,40 +44,50 @@ static size_t round_up(size_t n, size_t to)
 	return (n + to - 1) / to * to;
 }
 
-static int init_core(struct ts_core *core, const struct ts_params *params)
+/* Map the memory, new or kept, and set up what works on it. */
+static int init_core(struct ts_core *core, const struct ts_params *params,
+		     char *err, size_t err_bytes)
 {
-	size_t root_bytes;
-	uint32_t n_blocks;
-	int err;
+	struct ts_kept *kept = &core->kept;
+	struct ts_spill *spill = core->media.spill;
+	struct ts_kept_size size = {
+		.n_slots = core->n_slots,
+		.n_blocks = (uint32_t)(params->ram_max_bytes >> TS_BLOCK_SHIFT),
+		.n_segments = spill ? spill->segments.n : 0,
+		.root_bytes = ts_clusters_root_bytes(core->n_slots),
+	};
+	int error;
 
-	core->n_slots = params->size_bytes >> TS_SLOT_SHIFT;
-	root_bytes = round_up(ts_clusters_root_bytes(core->n_slots),
-			      TS_BLOCK_BYTES);
-	n_blocks = (uint32_t)(params->ram_max_bytes >> TS_BLOCK_SHIFT);
-	ts_mutex_init(&core->compaction);
-	err = ts_shm_new(&core->shm,
-			 root_bytes + ((size_t)n_blocks << TS_BLOCK_SHIFT));
-	if (err)
-		return err;
-	err = ts_shm_touch(core->shm.base, root_bytes);
-	if (err)
-		return err;
-	err = ts_blocks_init(&core->media.blocks, core->shm.base + root_bytes,
-			     n_blocks,
-			     (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT),
-			     (uint32_t)(params->reserve_bytes >>
-					TS_BLOCK_SHIFT));
-	if (err)
-		return err;
-	ts_pool_init(&core->media.pool, &core->media.blocks);
-	err = ts_clusters_init(&core->clusters, &core->media.pool,
-			       core->shm.base, core->n_slots);
-	if (err)
-		return err;
-	return init_codec(core, params->level);
+	error = ts_kept_open(kept, &size, params->keep_path, err, err_bytes);
+	if (error)
+		return error;
+	error = ts_shm_touch(kept->shm.base,
+			     (size_t)((uint8_t *)kept->blocks -
+				      kept->shm.base));
+	if (!error)
+		error = ts_blocks_init(&core->media.blocks, kept->blocks,
+				       size.n_blocks,
+				       (uint32_t)(params->reserve_bytes >>
+						  TS_BLOCK_SHIFT));
+	if (!error) {
+		ts_blocks_set_budget(&core->media.blocks,
+				     params->ram_bytes >> TS_BLOCK_SHIFT);
+		ts_pool_init(&core->media.pool, &core->media.blocks);
+		error = ts_clusters_init(&core->clusters, &core->media.pool,
+					 kept->root, core->n_slots);
+	}
+	if (!error)
+		error = init_codec(core, params->level);
+	if (!error)
+		error = ts_dicts_keep(&core->media.codec.dicts, kept->head,
+				      kept->dict);
+	if (error)
+		snprintf(err, err_bytes, "cannot set up the memory: %s",
+			 strerror(-error));
+	return error;
 }
 
-static int init_spill(struct ts_store *store, const struct ts_params *params,
+static int open_spill(struct ts_core *core, const struct ts_params *params,
 		      char *err, size_t err_bytes)
 {
 	struct ts_spill_params spill = {
@@ -86,13 +97,35 @@ static int init_spill(struct ts_store *store, const struct ts_params *params,
 		.force = params->spill_force,
 		.use_uring = params->use_uring,
 	};
+
+	return ts_spill_new(&spill, &core->media.spill, err, err_bytes);
+}
+
+static int init_spiller(struct ts_store *store, const struct ts_params *params,
+			char *err, size_t err_bytes)
+{
+	struct ts_core *core = &store->core;
+	struct ts_spill *spill = core->media.spill;
+	struct ts_kept_head *head = core->kept.head;
 	int error;
 
-	error = ts_spill_new(&spill, &store->core.media.spill, err, err_bytes);
-	if (!error)
-		error = ts_spiller_init(&store->spiller, &store->core,
-					params);
+	ts_segments_keep(&spill->segments, core->kept.segment,
+			 &head->generation);
+	spill->key = (struct ts_kept_key){ head->key, &head->has_key };
+	error = ts_spiller_init(&store->spiller, core, params);
+	if (error)
+		snprintf(err, err_bytes, "cannot set up the spiller: %s",
+			 strerror(-error));
 	return error;
+}
+
+static void init_train(struct ts_store *store, const struct ts_params *params)
+{
+	struct ts_media *media = &store->core.media;
+
+	ts_train_init(&store->train, params->trainer, &media->codec,
+		      &media->stats);
+	media->train = &store->train;
 }
 
 /* The shards: private, or in the statistics file. */
@@ -118,6 +151,29 @@ static int init_stats(struct ts_store *store, const char *path, char *err,
 	return error;
 }
 
+static int init_store(struct ts_store *store, const struct ts_params *params,
+		      char *err, size_t err_bytes)
+{
+	struct ts_core *core = &store->core;
+	int error;
+
+	core->n_slots = params->size_bytes >> TS_SLOT_SHIFT;
+	ts_mutex_init(&core->compaction);
+	ts_keeper_init(&store->keeper, core);
+	error = init_stats(store, params->stats_path, err, err_bytes);
+	if (!error && params->spill_path)
+		error = open_spill(core, params, err, err_bytes);
+	if (!error)
+		error = init_core(core, params, err, err_bytes);
+	if (!error && core->media.spill)
+		error = init_spiller(store, params, err, err_bytes);
+	if (!error && params->trainer)
+		init_train(store, params);
+	if (!error && core->kept.adopted)
+		error = ts_recover(core, err, err_bytes);
+	return error;
+}
+
 int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 		 char *err, size_t err_bytes)
 {
@@ -128,28 +184,12 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 	if (!store)
 		return -ENOMEM;
 	memset(store, 0, sizeof(*store));
+	store->core.kept.fd = -1;
 	store->core.events = (struct ts_events){
 		.fn = params->event,
 		.opaque = params->event_opaque,
 	};
-	ts_keeper_init(&store->keeper, &store->core);
-	error = init_stats(store, params->stats_path, err, err_bytes);
-	if (error)
-		goto out;
-	error = init_core(&store->core, params);
-	if (error)
-		snprintf(err, err_bytes, "cannot set up %llu bytes of memory: %s",
-			 (unsigned long long)params->ram_bytes,
-			 strerror(-error));
-	if (!error && params->trainer) {
-		ts_train_init(&store->train, params->trainer,
-			      &store->core.media.codec,
-			      &store->core.media.stats);
-		store->core.media.train = &store->train;
-	}
-	if (!error && params->spill_path)
-		error = init_spill(store, params, err, err_bytes);
-out:
+	error = init_store(store, params, err, err_bytes);
 	if (error)
 		ts_store_free(store);
 	else
@@ -165,7 +205,9 @@ static void touch_again(struct ts_store *store)
 	struct ts_core *core = &store->core;
 
 	ts_shm_touch(store, sizeof(*store));
-	ts_shm_touch(core->shm.base, ts_clusters_root_bytes(core->n_slots));
+	ts_shm_touch(core->kept.shm.base,
+		     (size_t)((uint8_t *)core->kept.blocks -
+			      core->kept.shm.base));
 	ts_shm_touch(core->clusters.stripes,
 		     TS_STRIPES * sizeof(*core->clusters.stripes));
 	ts_shm_touch(core->clusters.leaf_live,
@@ -179,7 +221,8 @@ int ts_store_start(struct ts_store *store)
 	int err;
 
 	touch_again(store);
-	ts_shm_unpin(&store->core.shm);
+	ts_shm_unpin(&store->core.kept.shm);
+	store->core.kept.served = true;
 	if (store->core.media.train)
 		ts_train_step(store->core.media.train);
 	ts_statsfile_start(&store->statsfile);
@@ -209,7 +252,7 @@ void ts_store_free(struct ts_store *store)
 	ts_clusters_fini(&store->core.clusters);
 	ts_pool_fini(&store->core.media.pool);
 	ts_blocks_fini(&store->core.media.blocks);
-	ts_shm_free(&store->core.shm);
+	ts_kept_close(&store->core.kept);
 	if (!store->statsfile.shares)
 		ts_stats_fini(&store->core.media.stats);
 	ts_statsfile_fini(&store->statsfile);

@@ -51,6 +51,9 @@ struct ts_params {
 	bool dictionary;        /* train dictionaries on what is stored */
 	char *trainer;          /* the program that does, if it is installed */
 
+	char *keep_path;        /* keep the memory when the process is killed;
+				 * this file says where it is. NULL: do not */
+
 	char *spill_path;       /* file or block device; NULL: no spill */
 	uint64_t spill_bytes;   /* 0: as large as what is there */
 	bool encrypt;           /* what is spilled */

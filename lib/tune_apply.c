@@ -9,19 +9,6 @@
 
 #include <errno.h>
 
-static int set_ram(struct ts_blocks *blocks, int64_t bytes)
-{
-	uint64_t n = (uint64_t)bytes >> TS_BLOCK_SHIFT;
-
-	if (n > blocks->n)
-		return -ERANGE;
-	ts_lock(&blocks->lock);
-	ts_store_relaxed(&blocks->budget, (uint32_t)n);
-	pthread_cond_broadcast(&blocks->refilled);
-	ts_unlock(&blocks->lock);
-	return 0;
-}
-
 static int set_marks(struct ts_tier *tier, unsigned high, unsigned low)
 {
 	if (low >= high)
@@ -41,7 +28,8 @@ int ts_tune_apply(struct ts_store *store, enum ts_tune_key key, int64_t value)
 		return -ENOTSUP;
 	switch (key) {
 	case TS_TUNE_RAM:
-		return set_ram(&media->blocks, value);
+		return ts_blocks_set_budget(&media->blocks,
+					    (uint64_t)value >> TS_BLOCK_SHIFT);
 	case TS_TUNE_LEVEL:
 		return ts_codec_set_level(&media->codec, (int)value);
 	case TS_TUNE_HIGH_WATER:

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
@@ -183,6 +184,11 @@ static int plugin_after_fork(void)
 {
 	int err;
 
+	/* nbdkit arranges for SIGTERM at its parent's death when it is given
+	 * a listening socket. Under live swap that loses what is swapped out.
+	 */
+	if (getenv("THINSWAP_OUTLIVES_PARENT"))
+		prctl(PR_SET_PDEATHSIG, 0);
 	harden();
 	err = ts_store_start(store);
 

@@ -90,6 +90,12 @@ static int parse_parameters(struct options *o, int n, char **args)
 }
 
 /* Returns 0, -EINVAL after a message, or 1: done, nothing to serve. */
+static void log_event(void *opaque, enum ts_event_level level,
+		      const char *text)
+{
+	ts_log(level == TS_EVENT_WARNING ? LOG_WARNING : LOG_INFO, "%s", text);
+}
+
 static int parse_options(struct options *o, int argc, char **argv)
 {
 	static const struct option long_options[] = {
@@ -104,6 +110,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 
 	*o = (struct options){.fuse.threads = DEFAULT_THREADS, .ready_fd = -1};
 	ts_params_init(&o->params);
+	o->params.event = log_event;
 	while ((c = getopt_long(argc, argv, "t:hV", long_options, NULL)) !=
 	       -1) {
 		switch (c) {

@@ -5,6 +5,7 @@
  * that silently is not there is found out on the worst day.
  */
 #include "spill/file.h"
+#include "util/lock.h"
 #include "util/size.h"
 
 #include <blkid/blkid.h>
@@ -22,6 +23,8 @@
 #include <unistd.h>
 
 #define HEADER_BYTES 4096
+#define LOCK_TRIES 100u
+#define LOCK_PAUSE_NS 20000000u
 static const char magic[16] = "thinswap spill\n";
 
 struct text {
@@ -85,14 +88,21 @@ static int open_path(const struct text *t, int *ret_fd)
 	}
 }
 
+/* A process that was killed holds its lock until the kernel has let go of the
+ * transfers that were on their way: that may take a moment.
+ */
 static int lock_file(const struct text *t, int fd)
 {
-	if (!flock(fd, LOCK_EX | LOCK_NB))
-		return 0;
-	if (errno == EWOULDBLOCK)
-		return wrong(t, -EBUSY,
-			     "is in use by another process, perhaps another thinswap");
-	return wrong(t, -errno, "cannot be locked: %s", strerror(errno));
+	for (unsigned i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
+		if (errno != EWOULDBLOCK)
+			return wrong(t, -errno, "cannot be locked: %s",
+				     strerror(errno));
+		if (i == LOCK_TRIES)
+			return wrong(t, -EBUSY,
+				     "is in use by another process, perhaps another thinswap");
+		ts_sleep_ns(LOCK_PAUSE_NS);
+	}
+	return 0;
 }
 
 /* Whether the file has our header. -errno when it cannot be read. */
@@ -247,15 +257,17 @@ static void probe_direct(struct ts_spill_file *file)
 	int flags = fcntl(file->fd, F_GETFL);
 	void *buf = aligned_alloc(4096, 4096);
 
-	file->align = 1;
+	file->align = 0;
 	if (buf && !fcntl(file->fd, F_SETFL, flags | O_DIRECT)) {
 		if (read_works(file->fd, buf, 512))
 			file->align = 512;
 		else if (read_works(file->fd, buf, 4096))
 			file->align = 4096;
 	}
-	file->direct = file->align > 1;
+	file->direct = file->align;
 	if (!file->direct) {
+		/* Whole pages of the cache. */
+		file->align = 4096;
 		fcntl(file->fd, F_SETFL, flags);
 		/* No read-ahead into a cache that is to stay small. */
 		posix_fadvise(file->fd, 0, 0, POSIX_FADV_RANDOM);

@@ -20,7 +20,7 @@
 struct ts_spill_file {
 	int fd;
 	uint32_t n_segments;
-	unsigned align; /* of offsets, lengths and memory */
+	unsigned align; /* of offsets, lengths and memory, 4096 at most */
 	bool direct;    /* O_DIRECT: no page cache */
 	bool firm;      /* the room is reserved; else best effort */
 	bool block;     /* a block device */

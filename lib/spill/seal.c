@@ -18,7 +18,21 @@ struct associated {
 	uint32_t off_bytes, codec;
 };
 
-int ts_seal_init(struct ts_seal *seal, bool encrypt)
+static void make_key(struct ts_seal *seal, const struct ts_kept_key *kept)
+{
+	if (kept && *kept->has_key) {
+		memcpy(seal->key, kept->key, sizeof(seal->key));
+		return;
+	}
+	randombytes_buf(seal->key, sizeof(seal->key));
+	if (!kept)
+		return;
+	memcpy(kept->key, seal->key, sizeof(seal->key));
+	__atomic_store_n(kept->has_key, 1, __ATOMIC_RELEASE);
+}
+
+int ts_seal_init(struct ts_seal *seal, bool encrypt,
+		 const struct ts_kept_key *kept)
 {
 	memset(seal, 0, sizeof(*seal));
 	if (!encrypt)
@@ -26,7 +40,7 @@ int ts_seal_init(struct ts_seal *seal, bool encrypt)
 	if (sodium_init() < 0)
 		return -ENOSYS;
 	seal->locked = !sodium_mlock(seal, sizeof(*seal));
-	randombytes_buf(seal->key, sizeof(seal->key));
+	make_key(seal, kept);
 	seal->cipher = TS_CIPHER_XCHACHA20;
 	if (crypto_aead_aes256gcm_is_available()) {
 		seal->cipher = TS_CIPHER_AES256GCM;

@@ -43,8 +43,17 @@ struct ts_place {
 	uint32_t off_bytes;
 };
 
-/* Returns 0 or -ENOSYS (libsodium does not start). */
-int ts_seal_init(struct ts_seal *seal, bool encrypt);
+/* Where a key outlives the process, or is found again. */
+struct ts_kept_key {
+	uint8_t *key; /* 32 bytes */
+	uint32_t *has_key;
+};
+
+/* @kept may be NULL: then the key goes with the process. Returns 0 or -ENOSYS
+ * (libsodium does not start).
+ */
+int ts_seal_init(struct ts_seal *seal, bool encrypt,
+		 const struct ts_kept_key *kept);
 
 /* Wipe the key. */
 void ts_seal_fini(struct ts_seal *seal);

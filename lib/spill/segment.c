@@ -7,6 +7,7 @@
  * at them after each change.
  */
 #include "spill/segment.h"
+#include "kept.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -33,6 +34,51 @@ void ts_segments_fini(struct ts_segments *segments)
 	segments->segment = NULL;
 }
 
+void ts_segments_keep(struct ts_segments *segments,
+		      struct ts_kept_segment *kept, uint64_t *generation)
+{
+	segments->kept = kept;
+	segments->kept_generation = generation;
+	segments->generation = *generation;
+}
+
+void ts_segment_adopt(struct ts_segments *segments, uint32_t segment,
+		      unsigned bytes)
+{
+	segments->segment[segment].live_bytes += bytes;
+	segments->live_bytes += bytes;
+}
+
+void ts_segments_adopted(struct ts_segments *segments)
+{
+	for (uint32_t i = 0; i < segments->n; i++) {
+		struct ts_segment *s = &segments->segment[i];
+
+		s->generation = segments->kept[i].generation;
+		s->table_off = segments->kept[i].table_off;
+		s->n_records = segments->kept[i].n_records;
+		if (!s->live_bytes)
+			continue;
+		s->state = TS_SEGMENT_FULL;
+		segments->n_free--;
+	}
+}
+
+/* What a reader after a kill needs must be there before a word says so. */
+static void keep(struct ts_segments *segments, const struct ts_segment *s)
+{
+	size_t i = (size_t)(s - segments->segment);
+
+	if (!segments->kept)
+		return;
+	segments->kept[i] = (struct ts_kept_segment){
+		.generation = s->generation,
+		.table_off = s->table_off,
+		.n_records = s->n_records,
+	};
+	ts_store_release(segments->kept_generation, segments->generation);
+}
+
 int ts_segment_claim(struct ts_segments *segments, uint32_t *ret_segment,
 		     uint64_t *ret_generation)
 {
@@ -50,6 +96,7 @@ int ts_segment_claim(struct ts_segments *segments, uint32_t *ret_segment,
 			.state = TS_SEGMENT_FILLING,
 			.generation = ++segments->generation,
 		};
+		keep(segments, s);
 		segments->n_free--;
 		*ret_segment = segments->hand;
 		*ret_generation = s->generation;
@@ -85,6 +132,7 @@ void ts_segment_seal(struct ts_segments *segments, uint32_t segment,
 	s->state = TS_SEGMENT_FULL;
 	s->table_off = table_off;
 	s->n_records = n_records;
+	keep(segments, s);
 	free_if_dead(segments, s);
 	ts_unlock(&segments->lock);
 }

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct ts_kept_segment;
+
 enum ts_segment_state {
 	TS_SEGMENT_FREE,
 	TS_SEGMENT_FILLING,
@@ -39,6 +41,8 @@ struct ts_segment {
 struct ts_segments {
 	pthread_mutex_t lock;
 	struct ts_segment *segment;
+	struct ts_kept_segment *kept; /* or NULL */
+	uint64_t *kept_generation;
 	uint32_t n;
 	/* Under the lock. */
 	uint64_t generation; /* the last one given out */
@@ -53,6 +57,18 @@ struct ts_segments {
 /* Returns 0 or -ENOMEM. */
 int ts_segments_init(struct ts_segments *segments, uint32_t n);
 void ts_segments_fini(struct ts_segments *segments);
+
+/* Keep what is needed to read and clean segments in memory that outlives the
+ * process. Call before anything else uses them.
+ */
+void ts_segments_keep(struct ts_segments *segments,
+		      struct ts_kept_segment *kept, uint64_t *generation);
+
+/* For recovery: a record of @bytes lives in a segment; and all have been noted.
+ */
+void ts_segment_adopt(struct ts_segments *segments, uint32_t segment,
+		      unsigned bytes);
+void ts_segments_adopted(struct ts_segments *segments);
 
 /* Take a free segment, the next one in the order of the file, and give it a
  * new generation. Returns 0 or -ENOSPC.

@@ -116,7 +116,8 @@ static void report_file(const struct ts_spill *spill,
 
 int ts_spill_start(struct ts_spill *spill, const struct ts_events *events)
 {
-	int err = ts_seal_init(&spill->seal, spill->encrypt);
+	int err = ts_seal_init(&spill->seal, spill->encrypt,
+			       spill->key.key ? &spill->key : NULL);
 
 	if (err)
 		return err;

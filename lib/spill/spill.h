@@ -31,6 +31,7 @@ struct ts_spill {
 	struct ts_segments segments;
 	struct ts_lend readers;
 	bool encrypt;
+	struct ts_kept_key key;
 	bool wants_uring, uring; /* asked for; used */
 	char why_not_uring[TS_IO_WHY_BYTES];
 };

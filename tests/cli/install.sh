@@ -52,7 +52,10 @@ want() {
 }
 want '/doc/thinswap/thinswap\.toml$'
 if [ "$(option man)" != disabled ] && command -v pod2man >/dev/null; then
-	want '/man5/thinswap\.toml\.5$'
+	for page in "$build"/man/*.[1-9]; do
+		page=${page##*/}
+		want "/man${page##*.}/${page//./\\.}\$"
+	done
 fi
 if [ -e "$build/systemd/thinswap.service" ]; then
 	want '/thinswap\.service$'

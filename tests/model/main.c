@@ -3,14 +3,18 @@
  *
  *	ts-model exact|shared|lanes [--threads N] [--ops N] [--seed N]
  *		 [--size SIZE] [--ram SIZE] [--expect-full]
+ *		 [--spill SIZE [--no-uring] [--plain]]
  *
  * exact   threads work on bytes of their own, and each byte is known
  * shared  threads write, drop and read the same slots: a slot must always
  *         hold one whole write, and never an older one than was seen before
  * lanes   threads write parts of their own of the same slots: none may undo
  *         another
+ *
+ * --spill adds a spill file, and demands that it was used and cleaned.
  */
 #include "tests/model/run.h"
+#include "tests/spill/rig.h"
 #include "util/size.h"
 
 #include <getopt.h>
@@ -83,6 +87,15 @@ static void check_end(struct run *run)
 	       c.compacted_objects);
 	if (c.damaged)
 		rig_die("%" PRIu64 " pages damaged", c.damaged);
+	if (run->spill_bytes)
+		printf("%" PRIu64 " pages spilled, %" PRIu64
+		       " moved by cleaning, %" PRIu64 " promoted, %" PRIu64
+		       " read from spill\n",
+		       c.spilled_pages, c.cleaned_pages, c.promoted_pages,
+		       c.spill_read_pages);
+	if (run->spill_bytes &&
+	    (!c.spilled_pages || !c.cleaned_pages || !c.spill_read_pages))
+		rig_die("the spill file was to be used and cleaned");
 	if (run->expect_full && (!c.nospace || !c.compacted_objects))
 		rig_die("the budget was to be exhausted and was not");
 }
@@ -106,6 +119,9 @@ static void parse(struct run *run, int argc, char **argv)
 		{"size", required_argument, NULL, 'z'},
 		{"ram", required_argument, NULL, 'r'},
 		{"expect-full", no_argument, NULL, 'f'},
+		{"spill", required_argument, NULL, 'p'},
+		{"no-uring", no_argument, NULL, 'u'},
+		{"plain", no_argument, NULL, 'c'},
 		{0},
 	};
 	int c;
@@ -113,6 +129,12 @@ static void parse(struct run *run, int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "", options, NULL)) >= 0) {
 		if (c == 'f')
 			run->expect_full = true;
+		else if (c == 'p')
+			run->spill_bytes = number(optarg);
+		else if (c == 'u')
+			run->no_uring = true;
+		else if (c == 'c')
+			run->plain = true;
 		else if (c == 't')
 			run->n_threads = (unsigned)number(optarg);
 		else if (c == 'o')
@@ -130,6 +152,19 @@ static void parse(struct run *run, int argc, char **argv)
 		rig_die("1 to %u threads", MAX_THREADS);
 }
 
+static void start(struct run *run, struct spill_rig *rig)
+{
+	if (!run->spill_bytes) {
+		run->store = rig_start(run->size_bytes, run->ram_bytes);
+		return;
+	}
+	spill_rig_init(rig, run->size_bytes, run->ram_bytes, run->spill_bytes);
+	rig->params.use_uring = !run->no_uring;
+	rig->params.encrypt = !run->plain;
+	spill_rig_start(rig);
+	run->store = rig->store;
+}
+
 int main(int argc, char **argv)
 {
 	struct run run = {
@@ -139,6 +174,7 @@ int main(int argc, char **argv)
 		.size_bytes = 64 * MIB,
 		.ram_bytes = 8 * MIB,
 	};
+	struct spill_rig rig;
 	const char *variant;
 
 	parse(&run, argc, argv);
@@ -147,7 +183,7 @@ int main(int argc, char **argv)
 	       run.seed);
 	fflush(stdout);
 	pthread_barrier_init(&run.pause, NULL, run.n_threads);
-	run.store = rig_start(run.size_bytes, run.ram_bytes);
+	start(&run, &rig);
 	if (!strcmp(variant, "exact"))
 		run_exact(&run);
 	else if (!strcmp(variant, "shared"))
@@ -157,7 +193,10 @@ int main(int argc, char **argv)
 	else
 		rig_die("%s: no such variant", variant);
 	check_end(&run);
-	ts_store_free(run.store);
+	if (run.spill_bytes)
+		spill_rig_end(&rig);
+	else
+		ts_store_free(run.store);
 	pthread_barrier_destroy(&run.pause);
 	return EXIT_SUCCESS;
 }

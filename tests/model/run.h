@@ -14,6 +14,8 @@ struct run {
 	uint64_t n_ops; /* of each thread */
 	uint64_t seed;
 	uint64_t size_bytes, ram_bytes;
+	uint64_t spill_bytes; /* 0: no spill file */
+	bool no_uring, plain;
 	bool expect_full; /* refusals and compaction must have happened */
 
 	struct ts_store *store;

@@ -95,6 +95,8 @@ def test_restart_after_kill(tmp):
         it.start()
         old = it.remember_servers()[0]
         it.kill()
+        # A server that was told to stop needs a moment to do so.
+        time.sleep(1)
         check(start_time(old) is not None, "the server outlives the daemon")
         it.start()
         check(start_time(old) is None, "the orphan is ended")

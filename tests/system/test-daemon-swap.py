@@ -128,7 +128,7 @@ def test_swap(tmp):
               report)
         rows = {(row["process"], row["step"]): row
                 for row in it.status()["hardening"]}
-        check(rows["nbdkit", "own pages in swap"]["had"], "VmSwap 0")
+        check(rows["thinswap-fuse", "own pages in swap"]["had"], "VmSwap 0")
         check(it.stop() == 0, "stop", it.log())
         check(it.left() == [], "nothing is left", it.left())
         check(any(line.startswith("STATUS=draining") for line in it.told),

@@ -404,23 +404,31 @@ START_TEST(refuses)
 }
 END_TEST
 
-/* What is right but not served. When the spill tier comes, these move up. */
+/* What is right but not served. */
 static const struct bad unserved[] = {
-	{"[spill]\npath = \"/var/spill\"\n", 2, "spill", "path",
-	 "\"/var/spill\"", NULL, "", "no spill tier"},
-	{"[spill]\nsize = \"8G\"\n", 2, "spill", "size", "\"8G\"", NULL, "",
-	 "no spill tier"},
-	{"[spill]\nencrypt = false\n", 2, "spill", "encrypt", "false", NULL, "",
-	 "no spill tier"},
-	{"[spill]\nwrite-budget = \"20G\"\n", 2, "spill", "write-budget",
-	 "\"20G\"", NULL, "", "no spill tier"},
-	{"[spill]\nforce = true\n", 2, "spill", "force", "true", NULL, "",
-	 "no spill tier"},
-	{"[tuning]\nhigh-water = 96\n", 2, "tuning", "high-water", "96", NULL,
-	 "", "no spill tier"},
 	{"[codec]\ndictionary = true\n", 2, "codec", "dictionary", "true", NULL,
 	 "", "does not train dictionaries"},
 };
+
+START_TEST(takes_spill)
+{
+	struct ts_config config;
+
+	parse_good("[spill]\npath = \"/var/spill\"\nsize = \"8G\"\n"
+		   "encrypt = false\nwrite-budget = \"20G\"\n"
+		   "write-budget-spent = \"wait\"\nforce = true\n"
+		   "[tuning]\nhigh-water = 80\nlow-water = 70\n",
+		   &config);
+	ck_assert_str_eq(config.spill.path, "/var/spill");
+	ck_assert_uint_eq(config.spill.size_bytes, 8 * GIB);
+	ck_assert(!config.spill.encrypt);
+	ck_assert_uint_eq(config.spill.write_budget_bytes, 20 * GIB);
+	ck_assert_int_eq(config.spill.write_budget_waits, 1);
+	ck_assert(config.spill.force);
+	ck_assert_int_eq(config.tuning.high_water_percent, 80);
+	ck_assert_int_eq(config.tuning.low_water_percent, 70);
+}
+END_TEST
 
 START_TEST(refuses_unserved)
 {
@@ -434,7 +442,7 @@ START_TEST(mistakes_come_first)
 	struct ts_config_error err;
 	struct ts_config config;
 
-	ck_assert_int_eq(parse("[spill]\npath = \"/x\"\n[ram]\nbuget = 1\n",
+	ck_assert_int_eq(parse("[codec]\ndictionary = true\n[ram]\nbuget = 1\n",
 			       &config, &err),
 			 -EINVAL);
 	ck_assert_uint_eq(err.line, 4);
@@ -703,6 +711,7 @@ int main(void)
 	tcase_add_loop_test(tcase, accepts, 0, N(goods));
 	tcase_add_loop_test(tcase, refuses, 0, N(bads));
 	tcase_add_loop_test(tcase, refuses_unserved, 0, N(unserved));
+	tcase_add_test(tcase, takes_spill);
 	tcase_add_test(tcase, mistakes_come_first);
 	tcase_add_test(tcase, damaged_files);
 	tcase_add_test(tcase, path_decides_the_route);

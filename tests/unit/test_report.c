@@ -166,7 +166,7 @@ START_TEST(counters)
 	ck_assert_uint_eq(c.nospace, 0);
 	ck_assert_uint_eq(c.damaged, 0);
 	ck_assert_uint_eq(c.budget_bytes, TEST_RAM);
-	ck_assert(c.locked == store->core.shm.locked);
+	ck_assert(c.locked == store->core.kept.shm.locked);
 	/* 100 raw pages, 100 wide patterns of 8 bytes, and the texts */
 	ck_assert_uint_gt(c.stored_bytes, 100 * 4096 + 800);
 	ck_assert_uint_lt(c.stored_bytes, 100 * 4096 + 800 + 100 * 2500);
