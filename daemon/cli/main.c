@@ -17,6 +17,7 @@ static const char help[] =
 	"  stats           what the store holds, costs and does\n"
 	"  top             the same live, in a terminal\n"
 	"  metrics         serve it to Prometheus\n"
+	"  estimate [PID]  what it would make of memory in use\n"
 	"  tune KEY=VALUE  change a setting of the running server\n"
 	"  attach          attach the block device and switch swap on\n"
 	"  detach          drain the swap and take the device away\n"
@@ -40,7 +41,8 @@ static const struct {
 	int (*run)(int argc, char **argv, const struct ts_cli *cli);
 } commands[] = {
 	{ "attach", ts_cmd_attach }, { "check", run_check },
-	{ "detach", ts_cmd_detach }, { "metrics", ts_cmd_metrics },
+	{ "detach", ts_cmd_detach }, { "estimate", ts_cmd_estimate },
+	{ "metrics", ts_cmd_metrics },
 	{ "stats", ts_cmd_stats },
 	{ "status", ts_cmd_status }, { "top", ts_cmd_top },
 	{ "tune", ts_cmd_tune },     { "version", ts_cmd_version },
