@@ -20,7 +20,7 @@
 #include "log.h"
 #include "status.h"
 
-#define MAX_CLIENTS 16
+#define MAX_CLIENTS       16
 #define MAX_REQUEST_BYTES 1024
 
 struct client {
@@ -57,8 +57,8 @@ static void answer(struct client *client, json_t *message)
 	struct iovec parts[2] = {{0}};
 
 	if (text) {
-		parts[0] = (struct iovec){ text, strlen(text) };
-		parts[1] = (struct iovec){ (char[]){ '\n' }, 1 };
+		parts[0] = (struct iovec){text, strlen(text)};
+		parts[1] = (struct iovec){(char[]){'\n'}, 1};
 		head.msg_iov = parts;
 		head.msg_iovlen = 2;
 		if (sendmsg(client->fd, &head, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
@@ -92,17 +92,18 @@ static void do_attach(struct client *client, json_t *request)
 			     "the daemon is not in the state to attach");
 		return;
 	}
-	err = ts_daemon_attach(d, swapon ? json_is_true(swapon) :
-					   d->config.tuning.swapon, &error);
+	err = ts_daemon_attach(
+		d, swapon ? json_is_true(swapon) : d->config.tuning.swapon,
+		&error);
 	ts_daemon_status_refresh(d);
 	if (err < 0) {
 		ts_log(LOG_ERR, "attach: %s", error.text);
 		answer_error(client, "failed", error.text);
 		return;
 	}
-	answer_result(client, json_pack("{s:s, s:s}", "device",
-					d->attach.device, "route",
-					d->attach.ops->name));
+	answer_result(client,
+		      json_pack("{s:s, s:s}", "device", d->attach.device,
+				"route", d->attach.ops->name));
 }
 
 static void do_detach(struct client *client, json_t *request)
@@ -121,8 +122,10 @@ static void do_detach(struct client *client, json_t *request)
 	err = ts_drain_begin(d, force, &error);
 	if (err < 0) {
 		client->waits_for_drain = false;
-		answer_error(client, err == -ENOMEM || err == -ENODATA ?
-			     "refused" : "failed", error.text);
+		answer_error(client,
+			     err == -ENOMEM || err == -ENODATA ? "refused"
+							       : "failed",
+			     error.text);
 	}
 }
 

@@ -58,8 +58,7 @@ static void tell_progress(struct ts_daemon *d)
 
 	if (ts_swap_lookup(d->attach.device, &use) < 0)
 		return;
-	snprintf(text, sizeof(text), "draining %s: %s left",
-		 d->attach.device,
+	snprintf(text, sizeof(text), "draining %s: %s left", d->attach.device,
 		 ts_size_format(use.used_bytes, left, sizeof(left)));
 	ts_daemon_status(d, "%s", text);
 	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", EXTEND_US);
@@ -79,11 +78,12 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 /* The device is no swap area any more: take it away. */
 static int finish(struct ts_daemon *d)
 {
-	struct ts_error error = { .text = "" };
+	struct ts_error error = {.text = ""};
 	int err = ts_daemon_disconnect(d, &error);
 
-	d->state = d->drain && d->drain->back_to == TS_FAILED && err < 0 ?
-			   TS_FAILED : TS_RUNNING;
+	d->state = d->drain && d->drain->back_to == TS_FAILED && err < 0
+			   ? TS_FAILED
+			   : TS_RUNNING;
 	free_drain(d);
 	ts_daemon_status_refresh(d);
 	ts_control_drain_ended(d->control, err, error.text);
@@ -95,9 +95,10 @@ static void fail(struct ts_daemon *d, int status, const char *output)
 {
 	struct ts_error error;
 
-	ts_fail(&error, -EIO, "swapoff %s failed with status %d%s%s; it is "
-		"still on and still served", d->attach.device, status,
-		output[0] ? ": " : "", output);
+	ts_fail(&error, -EIO,
+		"swapoff %s failed with status %d%s%s; it is "
+		"still on and still served",
+		d->attach.device, status, output[0] ? ": " : "", output);
 	ts_log(LOG_ERR, "%s", error.text);
 	d->state = d->drain->back_to;
 	free_drain(d);
@@ -149,8 +150,7 @@ static int start_swapoff(struct ts_daemon *d, struct ts_error *error)
 	err = sd_event_add_io(d->event, &drain->end_source,
 			      drain->swapoff.pidfd, EPOLLIN, on_end, d);
 	if (err >= 0)
-		err = sd_event_add_time_relative(d->event,
-						 &drain->tick_source,
+		err = sd_event_add_time_relative(d->event, &drain->tick_source,
 						 CLOCK_MONOTONIC, TICK_US, 0,
 						 on_tick, d);
 	if (err < 0) {
@@ -175,14 +175,14 @@ static int check_room(struct ts_daemon *d, struct ts_error *error)
 	err = ts_swap_measure_room(d->attach.device, &space, error);
 	if (err < 0 || space.missing_bytes == 0)
 		return err;
-	return ts_fail(error, -ENOMEM,
-		       "%s is swapped out and memory has room for %s: %s are "
-		       "missing. Swap stays on. Free memory and try again, or "
-		       "`thinswap detach --force`",
-		       ts_size_format(space.used_bytes, used, sizeof(used)),
-		       ts_size_format(space.room_bytes, room, sizeof(room)),
-		       ts_size_format(space.missing_bytes, missing,
-				      sizeof(missing)));
+	return ts_fail(
+		error, -ENOMEM,
+		"%s is swapped out and memory has room for %s: %s are "
+		"missing. Swap stays on. Free memory and try again, or "
+		"`thinswap detach --force`",
+		ts_size_format(space.used_bytes, used, sizeof(used)),
+		ts_size_format(space.room_bytes, room, sizeof(room)),
+		ts_size_format(space.missing_bytes, missing, sizeof(missing)));
 }
 
 int ts_drain_begin(struct ts_daemon *d, bool force, struct ts_error *error)
@@ -201,7 +201,8 @@ int ts_drain_begin(struct ts_daemon *d, bool force, struct ts_error *error)
 			       "the server of %s died: the %llu KiB swapped "
 			       "out there are lost, and processes that touch "
 			       "them will be killed (SIGBUS). `thinswap detach "
-			       "--force` does it", d->attach.device,
+			       "--force` does it",
+			       d->attach.device,
 			       (unsigned long long)use.used_bytes / 1024);
 	if (!force) {
 		err = check_room(d, error);

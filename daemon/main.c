@@ -46,11 +46,11 @@ static int usage(const char *sentence)
 static int parse_options(int argc, char **argv, struct ts_daemon *d)
 {
 	static const struct option longs[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "runtime-dir", required_argument, NULL, 'r' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
+		{"config", required_argument, NULL, 'c'},
+		{"runtime-dir", required_argument, NULL, 'r'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
 	};
 	int opt;
 
@@ -125,7 +125,7 @@ static int start(struct ts_daemon *d, struct ts_error *error)
 /* From the first step to the last undo. Returns the exit code. */
 static int live(struct ts_daemon *d)
 {
-	struct ts_error error = { .text = "" };
+	struct ts_error error = {.text = ""};
 	int code = 0, err;
 
 	err = start(d, &error);
@@ -162,9 +162,9 @@ int main(int argc, char **argv)
 {
 	static struct ts_daemon d = {
 		.listen_fd = -1,
-		.server = { .pidfd = -1 },
-		.attach = { .device_fd = -1 },
-		.rt = { .lock_fd = -1 },
+		.server = {.pidfd = -1},
+		.attach = {.device_fd = -1},
+		.rt = {.lock_fd = -1},
 	};
 	char dir[TS_RUNTIME_DIR_BYTES];
 	struct timespec now;

@@ -18,11 +18,11 @@
 
 #include "util/harden.h"
 
-#define WARM_BYTES (1u << 20)
+#define WARM_BYTES     (1u << 20)
 #define WARM_IN_FLIGHT 64
-#define WARM_ROUNDS 20
-#define WARM_PAGE_OF 16
-#define WORDS_A_PAGE 512
+#define WARM_ROUNDS    20
+#define WARM_PAGE_OF   16
+#define WORDS_A_PAGE   512
 
 /* A block-status request covers 4 GiB at most: 16384 of them. */
 #define MAP_STEP_BYTES 0xfffff000u
@@ -56,8 +56,8 @@ static int negotiate(struct nbd_handle *nbd, const struct ts_child *server,
 
 	while (nbd_aio_is_connecting(nbd)) {
 		struct pollfd fds[2] = {
-			{ .fd = nbd_aio_get_fd(nbd) },
-			{ .fd = server->pidfd, .events = POLLIN },
+			{.fd = nbd_aio_get_fd(nbd)},
+			{.fd = server->pidfd, .events = POLLIN},
 		};
 		unsigned direction = nbd_aio_get_direction(nbd);
 		long long left_ms = end_ms - now_ms();
@@ -69,13 +69,15 @@ static int negotiate(struct nbd_handle *nbd, const struct ts_child *server,
 		if (left_ms <= 0)
 			return ts_fail(error, -ETIMEDOUT,
 				       "the server did not answer within "
-				       "%d s", timeout_ms / 1000);
+				       "%d s",
+				       timeout_ms / 1000);
 		if (poll(fds, 2, left_ms) < 0 && errno != EINTR)
 			return ts_fail(error, -errno, "poll: %m");
 		if (fds[1].revents)
 			return ts_fail(error, -EPIPE,
 				       "%s ended at start; its messages are "
-				       "above", server->name);
+				       "above",
+				       server->name);
 		if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) &&
 		    (direction & LIBNBD_AIO_DIRECTION_READ)) {
 			if (nbd_aio_notify_read(nbd) < 0)
@@ -102,8 +104,7 @@ int ts_nbd_open(const char *socket_path, const struct ts_child *server,
 	if (use == TS_NBD_FOR_KERNEL)
 		err = nbd_set_request_structured_replies(nbd, false);
 	else
-		err = nbd_add_meta_context(nbd,
-					   LIBNBD_CONTEXT_BASE_ALLOCATION);
+		err = nbd_add_meta_context(nbd, LIBNBD_CONTEXT_BASE_ALLOCATION);
 	if (err < 0 || nbd_aio_connect_unix(nbd, socket_path) < 0)
 		err = nbd_fail(error, "connect");
 	else
@@ -119,7 +120,7 @@ int ts_nbd_open(const char *socket_path, const struct ts_child *server,
 int ts_nbd_describe(struct nbd_handle *nbd, struct ts_nbd_export *ret,
 		    struct ts_error *error)
 {
-	struct ts_nbd_export export = { .flags = NBD_FLAG_HAS_FLAGS };
+	struct ts_nbd_export export = {.flags = NBD_FLAG_HAS_FLAGS};
 	int64_t size = nbd_get_size(nbd);
 
 	if (size < 0)
@@ -186,8 +187,8 @@ static int warm_round(struct nbd_handle *nbd, void *buffers, size_t bytes,
 		if (write)
 			cookie = nbd_aio_pwrite(nbd, buf, bytes, 0, done, 0);
 		else
-			cookie = nbd_aio_pread(nbd, buf + bytes, bytes, 0,
-					       done, 0);
+			cookie = nbd_aio_pread(nbd, buf + bytes, bytes, 0, done,
+					       0);
 		if (cookie < 0)
 			return nbd_fail(error, "warm-up request");
 	}
@@ -201,8 +202,7 @@ static int warm_round(struct nbd_handle *nbd, void *buffers, size_t bytes,
 }
 
 /* Leave nothing stored. */
-static int discard(struct nbd_handle *nbd, size_t bytes,
-		   struct ts_error *error)
+static int discard(struct nbd_handle *nbd, size_t bytes, struct ts_error *error)
 {
 	int err;
 
@@ -259,8 +259,7 @@ out:
 }
 
 int ts_nbd_wait(struct nbd_handle *nbd, int64_t cookie,
-		const struct ts_nbd_patience *patience,
-		struct ts_error *error)
+		const struct ts_nbd_patience *patience, struct ts_error *error)
 {
 	long long end_ms = now_ms() + patience->timeout_ms;
 	int done;
@@ -269,7 +268,8 @@ int ts_nbd_wait(struct nbd_handle *nbd, int64_t cookie,
 		if (patience->timeout_ms >= 0 && now_ms() >= end_ms)
 			return ts_fail(error, -ETIMEDOUT,
 				       "the server did not answer a request "
-				       "within %d ms", patience->timeout_ms);
+				       "within %d ms",
+				       patience->timeout_ms);
 		if (patience->must_stop(patience->opaque))
 			return ts_fail(error, -ECANCELED, "told to stop");
 		if (nbd_poll(nbd, 100) < 0)
@@ -327,8 +327,8 @@ int ts_nbd_allocated(struct nbd_handle *nbd,
 			       "allocated");
 	sum = (struct extents){0};
 	for (int64_t off = 0; off < size; off += sum.covered_bytes) {
-		nbd_extent_callback add = { .callback = add_extents,
-					    .user_data = &sum };
+		nbd_extent_callback add = {.callback = add_extents,
+					   .user_data = &sum};
 		uint64_t ask = size - off;
 		int64_t cookie;
 		int err;

@@ -70,8 +70,7 @@ struct ts_nbd_patience {
 int ts_nbd_read_start(struct nbd_handle *nbd, uint64_t off_bytes,
 		      int64_t *ret_cookie, struct ts_error *error);
 int ts_nbd_wait(struct nbd_handle *nbd, int64_t cookie,
-		const struct ts_nbd_patience *patience,
-		struct ts_error *error);
+		const struct ts_nbd_patience *patience, struct ts_error *error);
 
 /* How much of the device is allocated, from its extents. Should the patience
  * end, the handle is good only for closing.

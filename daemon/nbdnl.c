@@ -102,8 +102,7 @@ static int put_connect(struct nl_msg *msg, const struct ts_nbdnl_device *device)
 	if (device->index >= 0)
 		err |= nla_put_u32(msg, NBD_ATTR_INDEX, device->index);
 	err |= nla_put_u64(msg, NBD_ATTR_SIZE_BYTES, device->size_bytes);
-	err |= nla_put_u64(msg, NBD_ATTR_BLOCK_SIZE_BYTES,
-			   device->block_bytes);
+	err |= nla_put_u64(msg, NBD_ATTR_BLOCK_SIZE_BYTES, device->block_bytes);
 	err |= nla_put_u64(msg, NBD_ATTR_SERVER_FLAGS, device->server_flags);
 	return err;
 }
@@ -168,7 +167,7 @@ static int exchange(struct nl_sock *sock, struct nl_msg *msg,
 static int command(int what, const struct ts_nbdnl_device *device,
 		   int *ret_index)
 {
-	struct answer answer = { .index = -1 };
+	struct answer answer = {.index = -1};
 	struct nl_sock *sock;
 	struct nl_msg *msg;
 	int family, err;
@@ -191,10 +190,13 @@ int ts_nbdnl_connect(const struct ts_nbdnl_device *device, int *ret_index,
 	int index, err = command(NBD_CMD_CONNECT, device, &index);
 
 	if (err == -EBUSY && device->index >= 0)
-		return ts_fail(error, err, "/dev/nbd%d is connected to "
-			       "something else", device->index);
+		return ts_fail(error, err,
+			       "/dev/nbd%d is connected to "
+			       "something else",
+			       device->index);
 	if (err == -EPERM)
-		return ts_fail(error, err, "connecting an nbd device needs "
+		return ts_fail(error, err,
+			       "connecting an nbd device needs "
 			       "CAP_SYS_ADMIN");
 	if (err < 0)
 		return ts_fail(error, err, "nbd connect: %m");
@@ -211,14 +213,16 @@ int ts_nbdnl_reconfigure(const struct ts_nbdnl_device *device,
 	int err = command(NBD_CMD_RECONFIGURE, device, NULL);
 
 	return err < 0 ? ts_fail(error, err, "nbd reconfigure of nbd%d: %m",
-				 device->index) : 0;
+				 device->index)
+		       : 0;
 }
 
 int ts_nbdnl_disconnect(int index, struct ts_error *error)
 {
-	struct ts_nbdnl_device device = { .index = index };
+	struct ts_nbdnl_device device = {.index = index};
 	int err = command(NBD_CMD_DISCONNECT, &device, NULL);
 
 	return err < 0 ? ts_fail(error, err, "nbd disconnect of nbd%d: %m",
-				 index) : 0;
+				 index)
+		       : 0;
 }

@@ -16,16 +16,16 @@
 struct nl_msg;
 
 struct ts_nbdnl_device {
-	int index;            /* -1 at connect: let the kernel choose */
+	int index; /* -1 at connect: let the kernel choose */
 	const int *sockets;
 	unsigned n_sockets;
 	uint64_t size_bytes;
 	uint64_t block_bytes;
-	uint64_t timeout_s;      /* for one request */
+	uint64_t timeout_s;           /* for one request */
 	uint64_t dead_conn_timeout_s; /* without any live socket */
 	uint64_t server_flags;
-	const char *backend;     /* tells whose device it is; same on
-				  * reconfigure as on connect */
+	const char *backend; /* tells whose device it is; same on
+			      * reconfigure as on connect */
 };
 
 /* -ENOENT when the kernel has no nbd family: the module is not loaded. */

@@ -56,7 +56,8 @@ static int check_dir(const char *dir, struct ts_error *error)
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return ts_fail(error, -EPERM,
 			       "%s has mode %04o: others could write into it; "
-			       "chmod it to 0755", dir, st.st_mode & 07777);
+			       "chmod it to 0755",
+			       dir, st.st_mode & 07777);
 	return 0;
 }
 
@@ -112,8 +113,8 @@ static int take_lock(struct ts_runtime *rt, struct ts_error *error)
 			return ts_fail(error, err, "lock %s: %m", path);
 		return ts_fail(error, -EBUSY,
 			       "%s is in use by %s; stop it, or give this "
-			       "instance its own --runtime-dir", rt->dir,
-			       holder);
+			       "instance its own --runtime-dir",
+			       rt->dir, holder);
 	}
 	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", getpid()) < 0) {
 		int err = -errno;
@@ -128,14 +129,14 @@ static int take_lock(struct ts_runtime *rt, struct ts_error *error)
 int ts_runtime_open(const char *dir, struct ts_runtime *ret,
 		    struct ts_error *error)
 {
-	struct ts_runtime rt = { .lock_fd = -1 };
+	struct ts_runtime rt = {.lock_fd = -1};
 	int err;
 
 	if (strlen(dir) >= sizeof(rt.dir))
 		return ts_fail(error, -ENAMETOOLONG,
 			       "the runtime directory %s is longer than %zu "
-			       "bytes, too long for its sockets", dir,
-			       sizeof(rt.dir) - 1);
+			       "bytes, too long for its sockets",
+			       dir, sizeof(rt.dir) - 1);
 	strcpy(rt.dir, dir);
 	err = make_dir(dir, error);
 	if (err < 0)
@@ -164,7 +165,7 @@ void ts_runtime_close(struct ts_runtime *rt)
 static int check_unserved(const struct sockaddr_un *addr,
 			  struct ts_error *error)
 {
-	struct ucred owner = { .pid = 0 };
+	struct ucred owner = {.pid = 0};
 	socklen_t len = sizeof(owner);
 	struct stat st;
 	int fd, ret = 0;
@@ -185,7 +186,8 @@ static int check_unserved(const struct sockaddr_un *addr,
 		ret = ts_fail(error, -EADDRINUSE,
 			      "%s is served by pid %d, which is not an "
 			      "instance in this runtime directory; it is left "
-			      "alone", addr->sun_path, owner.pid);
+			      "alone",
+			      addr->sun_path, owner.pid);
 	}
 	close(fd);
 	return ret;
@@ -214,14 +216,14 @@ int ts_runtime_listen(const struct ts_runtime *rt, const char *name,
 		      mode_t mode, gid_t gid, int *ret_fd,
 		      struct ts_error *error)
 {
-	struct sockaddr_un final = { .sun_family = AF_UNIX };
-	struct sockaddr_un fresh = { .sun_family = AF_UNIX };
+	struct sockaddr_un final = {.sun_family = AF_UNIX};
+	struct sockaddr_un fresh = {.sun_family = AF_UNIX};
 	int fd, err;
 
 	snprintf(final.sun_path, sizeof(final.sun_path), "%s/%s", rt->dir,
 		 name);
-	snprintf(fresh.sun_path, sizeof(fresh.sun_path), "%s/.new-%s",
-		 rt->dir, name);
+	snprintf(fresh.sun_path, sizeof(fresh.sun_path), "%s/.new-%s", rt->dir,
+		 name);
 	err = check_unserved(&final, error);
 	if (err < 0)
 		return err;

@@ -20,20 +20,20 @@
 
 struct ts_spawn {
 	const char *const *argv; /* 31 at most; argv[0] is looked up in PATH */
-	int listen_fd;      /* passed as descriptor 3, LISTEN_FDS=1; or -1 */
-	int output_fd;      /* standard output and error; -1: the daemon's */
+	int listen_fd; /* passed as descriptor 3, LISTEN_FDS=1; or -1 */
+	int output_fd; /* standard output and error; -1: the daemon's */
 	bool serves_swap;
-	bool realtime;      /* SCHED_RR, the lowest priority of it */
+	bool realtime; /* SCHED_RR, the lowest priority of it */
 };
 
 struct ts_child {
 	char name[32];
-	pid_t pid;  /* 0: there is none */
+	pid_t pid; /* 0: there is none */
 	int pidfd;
 };
 
 /* A child that is not there yet. */
-#define TS_CHILD_NONE ((struct ts_child){ .pidfd = -1 })
+#define TS_CHILD_NONE ((struct ts_child){.pidfd = -1})
 
 /* Start it. Fails with what execve said if it cannot be run. */
 int ts_spawn(const struct ts_spawn *how, struct ts_child *ret,

@@ -11,7 +11,7 @@
 static int run_one(struct ts_daemon *d, const struct ts_step *step,
 		   struct ts_error *error)
 {
-	struct ts_error why = { .text = "" };
+	struct ts_error why = {.text = ""};
 	int err;
 
 	if (ts_stop_is_requested())
@@ -21,8 +21,8 @@ static int run_one(struct ts_daemon *d, const struct ts_step *step,
 	ts_daemon_status(d, "%s", step->name);
 	err = step->run(d, &why);
 	if (err < 0)
-		return ts_fail(error, err, "step \"%s\" failed: %s",
-			       step->name, why.text);
+		return ts_fail(error, err, "step \"%s\" failed: %s", step->name,
+			       why.text);
 	return 0;
 }
 
@@ -48,12 +48,14 @@ int ts_steps_undo(struct ts_daemon *d, const struct ts_step *steps,
 {
 	while (progress->done > 0) {
 		const struct ts_step *step = &steps[progress->done - 1];
-		struct ts_error why = { .text = "" };
+		struct ts_error why = {.text = ""};
 		int err = step->undo ? step->undo(d, &why) : 0;
 
 		if (err < 0) {
-			ts_fail(error, err, "undoing the step \"%s\" failed: "
-				"%s", step->name, why.text);
+			ts_fail(error, err,
+				"undoing the step \"%s\" failed: "
+				"%s",
+				step->name, why.text);
 			ts_log(LOG_ERR, "%s", error->text);
 			return err;
 		}

@@ -34,7 +34,7 @@ bool ts_stop_sleep(int ms)
 	for (int slept = 0; slept < ms; slept += 20) {
 		if (ts_stop_is_requested())
 			return true;
-		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}
 	return ts_stop_is_requested();
 }

@@ -25,8 +25,8 @@
 #include "stop.h"
 
 #define HELPER_TIMEOUT_MS 60000
-#define RETRY_FIRST_MS 50
-#define RETRY_MOST_MS 1000
+#define RETRY_FIRST_MS    50
+#define RETRY_MOST_MS     1000
 
 /* Fields 2 to 5 of /proc/swaps follow the type; a path with blanks is
  * written with octal escapes there, and ours have none.
@@ -49,8 +49,7 @@ static int each_swap(swaps_fn *fn, void *opaque)
 		return -errno;
 	while (fgets(text, sizeof(text), swaps))
 		if (sscanf(text, "%4095s %*s %llu %llu %d", line.path,
-			   &line.size_kib, &line.used_kib,
-			   &line.priority) == 4)
+			   &line.size_kib, &line.used_kib, &line.priority) == 4)
 			fn(opaque, &line);
 	fclose(swaps);
 	return 0;
@@ -63,9 +62,8 @@ static bool is_same_device(const char *a, const char *b)
 
 	if (strcmp(a, b) == 0)
 		return true;
-	return stat(a, &sa) == 0 && stat(b, &sb) == 0 &&
-	       S_ISBLK(sa.st_mode) && S_ISBLK(sb.st_mode) &&
-	       sa.st_rdev == sb.st_rdev;
+	return stat(a, &sa) == 0 && stat(b, &sb) == 0 && S_ISBLK(sa.st_mode) &&
+	       S_ISBLK(sb.st_mode) && sa.st_rdev == sb.st_rdev;
 }
 
 struct lookup {
@@ -92,7 +90,7 @@ static void look_at(void *opaque, const struct swaps_line *line)
 
 int ts_swap_lookup(const char *device, struct ts_swap_use *ret)
 {
-	struct lookup lookup = { .device = device };
+	struct lookup lookup = {.device = device};
 	int err = each_swap(look_at, &lookup);
 
 	if (err < 0)
@@ -119,11 +117,11 @@ static int retry(try_fn *fn, const char *step, const struct ts_config *config,
 		if (waited_ms >= config->tuning.attach_timeout_s * 1000)
 			break;
 		if (ts_stop_sleep(wait_ms))
-			return ts_fail(error, -ECANCELED,
-				       "%s: told to stop", step);
+			return ts_fail(error, -ECANCELED, "%s: told to stop",
+				       step);
 		waited_ms += wait_ms;
-		wait_ms = wait_ms * 2 > RETRY_MOST_MS ? RETRY_MOST_MS :
-							wait_ms * 2;
+		wait_ms = wait_ms * 2 > RETRY_MOST_MS ? RETRY_MOST_MS
+						      : wait_ms * 2;
 	}
 	if (err < 0)
 		return ts_fail(error, err, "%s: %s%s", step, error->text,
@@ -201,8 +199,8 @@ int ts_swap_check_device(const struct ts_config *config, const char *device,
 	if (err < 0 || bytes != size_bytes)
 		return ts_fail(error, -EIO,
 			       "%s has %llu bytes instead of %llu: it is not "
-			       "what was attached", device,
-			       (unsigned long long)bytes,
+			       "what was attached",
+			       device, (unsigned long long)bytes,
 			       (unsigned long long)size_bytes);
 	err = queue_value(st.st_rdev, "rotational", &rotational);
 	if (err == 0)
@@ -210,20 +208,21 @@ int ts_swap_check_device(const struct ts_config *config, const char *device,
 	if (err < 0)
 		return ts_fail(error, err, "queue of %s in sysfs: %m", device);
 	if (rotational != 0)
-		return ts_fail(error, -EIO,
-			       "%s says that it is rotational", device);
+		return ts_fail(error, -EIO, "%s says that it is rotational",
+			       device);
 	if (discard == 0)
 		return ts_fail(error, -EOPNOTSUPP,
 			       "%s does not discard: freed swap would stay "
-			       "stored", device);
+			       "stored",
+			       device);
 	return 0;
 }
 
 static int run_mkswap(const struct ts_config *config, const char *device,
 		      struct ts_error *error)
 {
-	const char *argv[] = { config->tuning.mkswap, "-L", "thinswap", device,
-			       NULL };
+	const char *argv[] = {config->tuning.mkswap, "-L", "thinswap", device,
+			      NULL};
 
 	return ts_run(argv, HELPER_TIMEOUT_MS, error);
 }
@@ -239,8 +238,12 @@ static int run_swapon(const struct ts_config *config, const char *device,
 		      struct ts_error *error)
 {
 	char priority[16];
-	const char *argv[] = { config->tuning.swapon_program, "--discard",
-			       "--priority", priority, device, NULL };
+	const char *argv[] = {config->tuning.swapon_program,
+			      "--discard",
+			      "--priority",
+			      priority,
+			      device,
+			      NULL};
 
 	snprintf(priority, sizeof(priority), "%d", config->device.priority);
 	return ts_run(argv, HELPER_TIMEOUT_MS, error);
@@ -256,9 +259,11 @@ int ts_swap_off_start(const struct ts_config *config, const char *device,
 		      int output_fd, struct ts_child *ret,
 		      struct ts_error *error)
 {
-	const char *argv[] = { config->tuning.swapoff_program, device, NULL };
+	const char *argv[] = {config->tuning.swapoff_program, device, NULL};
 	struct ts_spawn how = {
-		.argv = argv, .listen_fd = -1, .output_fd = output_fd,
+		.argv = argv,
+		.listen_fd = -1,
+		.output_fd = output_fd,
 	};
 
 	return ts_spawn(&how, ret, error);
@@ -267,11 +272,11 @@ int ts_swap_off_start(const struct ts_config *config, const char *device,
 int ts_swap_off(const struct ts_config *config, const char *device,
 		struct ts_error *error)
 {
-	const char *argv[] = { config->tuning.swapoff_program, device, NULL };
+	const char *argv[] = {config->tuning.swapoff_program, device, NULL};
 	int err = ts_run(argv, -1, error);
 
-	return err < 0 ? ts_fail(error, err, "switch swap off: %s",
-				 error->text) : 0;
+	return err < 0 ? ts_fail(error, err, "switch swap off: %s", error->text)
+		       : 0;
 }
 
 static int read_meminfo(uint64_t *ret_total, uint64_t *ret_available)
@@ -297,7 +302,7 @@ static int read_meminfo(uint64_t *ret_total, uint64_t *ret_available)
 int ts_swap_measure_room(const char *device, struct ts_swap_room *ret,
 			 struct ts_error *error)
 {
-	struct lookup lookup = { .device = device };
+	struct lookup lookup = {.device = device};
 	uint64_t total = 0, available = 0, reserve;
 	struct ts_swap_room room;
 	int err;
@@ -311,8 +316,9 @@ int ts_swap_measure_room(const char *device, struct ts_swap_room *ret,
 	room.used_bytes = lookup.use.used_bytes;
 	room.room_bytes = lookup.others_free_bytes +
 			  (available > reserve ? available - reserve : 0);
-	room.missing_bytes = room.used_bytes > room.room_bytes ?
-				     room.used_bytes - room.room_bytes : 0;
+	room.missing_bytes = room.used_bytes > room.room_bytes
+				     ? room.used_bytes - room.room_bytes
+				     : 0;
 	*ret = room;
 	return 0;
 }

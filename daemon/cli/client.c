@@ -28,11 +28,14 @@ static int cannot_connect(const struct ts_cli *cli, const char *path,
 
 	if (errno == EACCES || errno == EPERM) {
 		code = TS_EXIT_NO_PERMISSION;
-		snprintf(text, sizeof(text), "%s: permission denied: only the "
+		snprintf(text, sizeof(text),
+			 "%s: permission denied: only the "
 			 "user that thinswapd runs as (root) may use its "
-			 "control socket; try sudo", path);
+			 "control socket; try sudo",
+			 path);
 	} else if (errno == ENOENT || errno == ECONNREFUSED) {
-		snprintf(text, sizeof(text), "thinswapd does not run in %s "
+		snprintf(text, sizeof(text),
+			 "thinswapd does not run in %s "
 			 "(%s); start it with systemctl start thinswap",
 			 cli->runtime_dir, strerror(errno));
 	} else {
@@ -44,7 +47,7 @@ static int cannot_connect(const struct ts_cli *cli, const char *path,
 /* Connect; returns an exit code. */
 static int open_control(const struct ts_cli *cli, bool quiet, int *ret_fd)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int fd, err;
 
 	if (snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/control",
@@ -81,15 +84,15 @@ static int take_message(const struct ts_cli *cli, json_t *message,
 		*ret_result = json_incref(json_object_get(message, "result"));
 		return TS_EXIT_OK;
 	}
-	return say(cli, reason && strcmp(json_string_value(reason),
-					 "refused") == 0 ?
-			TS_EXIT_REFUSED : TS_EXIT_FAILED,
+	return say(cli,
+		   reason && strcmp(json_string_value(reason), "refused") == 0
+			   ? TS_EXIT_REFUSED
+			   : TS_EXIT_FAILED,
 		   error ? json_string_value(error) : "unknown answer");
 }
 
 /* Read answers until the last one; closes @fd. */
-static int take_messages(const struct ts_cli *cli, int fd,
-			 json_t **ret_result)
+static int take_messages(const struct ts_cli *cli, int fd, json_t **ret_result)
 {
 	FILE *answers = fdopen(fd, "r");
 	char *line = NULL;

@@ -36,10 +36,10 @@ static int parse(int argc, char **argv, const char *help, const char *option,
 		 bool *ret_given, struct ts_cli *cli)
 {
 	const struct option longs[] = {
-		{ option, no_argument, NULL, 'o' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{option, no_argument, NULL, 'o'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int opt;
 
@@ -110,7 +110,9 @@ int ts_cmd_detach(int argc, char **argv, const struct ts_cli *given)
 	code = parse(argc, argv, detach_help, "force", &force, &cli);
 	if (code >= 0)
 		return code;
-	code = ts_cli_ask(&cli, json_pack("{s:s, s:b}", "command", "detach",
-					  "force", force), false, &result);
+	code = ts_cli_ask(
+		&cli,
+		json_pack("{s:s, s:b}", "command", "detach", "force", force),
+		false, &result);
 	return finish(code, &cli, result, "detached");
 }

@@ -32,9 +32,9 @@ static const char version_help[] =
 static int parse(int argc, char **argv, const char *help, struct ts_cli *cli)
 {
 	static const struct option longs[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int opt;
 
@@ -85,8 +85,8 @@ static void print_device(const json_t *status)
 		return;
 	}
 	printf("device         %s, attached by %s, %" JSON_INTEGER_FORMAT
-	       " connections\n", text_of(device, "path"),
-	       text_of(device, "attached_by"),
+	       " connections\n",
+	       text_of(device, "path"), text_of(device, "attached_by"),
 	       json_integer_value(json_object_get(device, "connections")));
 	if (json_is_object(swap))
 		printf("swap           on, priority %" JSON_INTEGER_FORMAT
@@ -187,16 +187,16 @@ static void print_health(const json_t *status)
 				     probe, "last_read_seconds")));
 	if (json_is_string(json_object_get(probe, "error")))
 		printf("read error     %s\n", text_of(probe, "error"));
-	printf("\n%-9s  %-22s  %-27s  %-39s  %s\n", "process", "step",
-	       "wanted", "found", "had");
+	printf("\n%-9s  %-22s  %-27s  %-39s  %s\n", "process", "step", "wanted",
+	       "found", "had");
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		const json_t *row = json_array_get(rows, i);
 
 		printf("%-9s  %-22s  %-27s  %-39s  %s\n",
 		       text_of(row, "process"), text_of(row, "step"),
 		       text_of(row, "wanted"), text_of(row, "found"),
-		       json_is_true(json_object_get(row, "had")) ? "yes" :
-								   "NO");
+		       json_is_true(json_object_get(row, "had")) ? "yes"
+								 : "NO");
 	}
 	for (size_t i = 0; i < json_array_size(rows); i++)
 		print_warning(rows, i);
@@ -211,8 +211,8 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	code = parse(argc, argv, status_help, &cli);
 	if (code >= 0)
 		return code;
-	code = ts_cli_ask(&cli, json_pack("{s:s}", "command", "status"),
-			  false, &status);
+	code = ts_cli_ask(&cli, json_pack("{s:s}", "command", "status"), false,
+			  &status);
 	if (code != TS_EXIT_OK)
 		return code;
 	if (cli.json)
@@ -242,9 +242,9 @@ int ts_cmd_version(int argc, char **argv, const struct ts_cli *given)
 	ts_cli_ask(&cli, json_pack("{s:s}", "command", "status"), true,
 		   &status);
 	if (cli.json) {
-		json_t *running = status ? json_incref(json_object_get(
-						   status, "version")) :
-					   json_null();
+		json_t *running =
+			status ? json_incref(json_object_get(status, "version"))
+			       : json_null();
 
 		json_decref(status);
 		return ts_cli_print_json(json_pack("{s:s, s:o}", "thinswap",

@@ -40,12 +40,16 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv, const struct ts_cli *cli);
 } commands[] = {
-	{ "attach", ts_cmd_attach }, { "check", run_check },
-	{ "detach", ts_cmd_detach }, { "estimate", ts_cmd_estimate },
-	{ "metrics", ts_cmd_metrics },
-	{ "stats", ts_cmd_stats },
-	{ "status", ts_cmd_status }, { "top", ts_cmd_top },
-	{ "tune", ts_cmd_tune },     { "version", ts_cmd_version },
+	{"attach", ts_cmd_attach},
+	{"check", run_check},
+	{"detach", ts_cmd_detach},
+	{"estimate", ts_cmd_estimate},
+	{"metrics", ts_cmd_metrics},
+	{"stats", ts_cmd_stats},
+	{"status", ts_cmd_status},
+	{"top", ts_cmd_top},
+	{"tune", ts_cmd_tune},
+	{"version", ts_cmd_version},
 };
 
 int ts_cli_usage(const char *command, const char *sentence)
@@ -71,11 +75,11 @@ static int run_command(int argc, char **argv, const struct ts_cli *cli)
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "runtime-dir", required_argument, NULL, 'r' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ 0 },
+		{"runtime-dir", required_argument, NULL, 'r'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
 	};
 	struct ts_cli cli = {0};
 	char dir[TS_RUNTIME_DIR_BYTES];
@@ -98,7 +102,7 @@ int main(int argc, char **argv)
 			return TS_EXIT_OK;
 		default:
 			return ts_cli_usage(NULL, "unknown option, or one "
-					    "without its argument");
+						  "without its argument");
 		}
 	}
 	if (!cli.runtime_dir)

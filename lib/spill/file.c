@@ -25,6 +25,7 @@
 #define HEADER_BYTES 4096
 #define LOCK_TRIES 100u
 #define LOCK_PAUSE_NS 20000000u
+#define SEGMENTS_MIN 9u /* one of them for the header */
 static const char magic[16] = "thinswap spill\n";
 
 struct text {
@@ -134,6 +135,17 @@ static int check_regular(const struct text *t, int fd, const struct stat *st,
 	return 0;
 }
 
+static int check_size(const struct text *t, uint64_t bytes)
+{
+	char need[TS_SIZE_TEXT_BYTES];
+
+	if (bytes >> TS_SEGMENT_SHIFT >= SEGMENTS_MIN)
+		return 0;
+	return wrong(t, -EINVAL, "too small, at least %s are needed",
+		     ts_size_format((uint64_t)SEGMENTS_MIN << TS_SEGMENT_SHIFT,
+				    need, sizeof(need)));
+}
+
 /* Reserve the room. A file system that cannot do that gives a sparse file. */
 static int reserve(const struct text *t, struct ts_spill_file *file,
 		   uint64_t bytes)
@@ -168,7 +180,9 @@ static int set_up_regular(const struct text *t, struct ts_spill_file *file,
 		return wrong(t, -EINVAL,
 			     "a new file needs a size; give spill-size as well");
 	*ret_bytes = size ? size : (uint64_t)st->st_size;
-	err = reserve(t, file, *ret_bytes);
+	err = check_size(t, *ret_bytes);
+	if (!err)
+		err = reserve(t, file, *ret_bytes);
 	/* What was reserved in part would only fill the file system. */
 	if (err && !st->st_size)
 		(void)!ftruncate(file->fd, 0);
@@ -230,7 +244,7 @@ static int set_up_block(const struct text *t, struct ts_spill_file *file,
 				     found);
 	}
 	*ret_bytes = size ? size : bytes;
-	return lock_file(t, fd);
+	return check_size(t, *ret_bytes) ?: lock_file(t, fd);
 }
 
 static int write_header(const struct text *t, int fd)
@@ -278,8 +292,7 @@ static void probe_direct(struct ts_spill_file *file)
 static int set_up(const struct text *t, struct ts_spill_file *file,
 		  uint64_t size, bool force)
 {
-	char need[TS_SIZE_TEXT_BYTES];
-	uint64_t bytes = 0, segments;
+	uint64_t bytes = 0;
 	struct stat st;
 	int err;
 
@@ -298,12 +311,7 @@ static int set_up(const struct text *t, struct ts_spill_file *file,
 	}
 	if (err)
 		return err;
-	segments = bytes >> TS_SEGMENT_SHIFT;
-	if (segments < 9)
-		return wrong(t, -EINVAL, "too small, at least %s are needed",
-			     ts_size_format(9ull << TS_SEGMENT_SHIFT, need,
-					    sizeof(need)));
-	file->n_segments = (uint32_t)(segments - 1);
+	file->n_segments = (uint32_t)(bytes >> TS_SEGMENT_SHIFT) - 1;
 	err = write_header(t, file->fd);
 	if (!err)
 		probe_direct(file);

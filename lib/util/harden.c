@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -98,7 +98,8 @@ int ts_harden_populate_code(uint64_t *ret_bytes)
 		int path_at = 0, advice;
 
 		if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %n", &start, &end,
-			   perms, &path_at) != 3 || path_at == 0)
+			   perms, &path_at) != 3 ||
+		    path_at == 0)
 			continue;
 		advice = advice_for(perms, line + path_at, end - start);
 		if (!advice)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* fault.c - every k-th transfer of the spill file goes wrong
  *
- *	ts-spill-fault short|intr|again|delay|eio|enospc|read [--no-uring]
+ *	ts-spill-fault short|intr|again|delay|late|eio|enospc|read [--no-uring]
  *
  * What is only awkward (short transfers, EINTR, EAGAIN, delays) must not be
  * seen. Failing writes lose nothing: what cannot leave memory stays there, the
@@ -26,8 +26,8 @@ static enum fault fault_named(const char *name)
 	static const char *const names[] = {
 		[FAULT_SHORT] = "short", [FAULT_INTR] = "intr",
 		[FAULT_AGAIN] = "again", [FAULT_DELAY] = "delay",
-		[FAULT_EIO] = "eio",	 [FAULT_ENOSPC] = "enospc",
-		[FAULT_READ] = "read",
+		[FAULT_LATE] = "late",	 [FAULT_EIO] = "eio",
+		[FAULT_ENOSPC] = "enospc", [FAULT_READ] = "read",
 	};
 
 	for (unsigned i = 1; i < sizeof(names) / sizeof(*names); i++)

@@ -152,15 +152,17 @@ class Instance:
                 umask=self.umask)
         # The queue is short and the daemon waits when it is full: as systemd
         # does, always read.
-        threading.Thread(target=self._hear, args=(notify, self.process),
+        threading.Thread(target=self._hear, args=(notify, self.process,
+                                                  self.told),
                          daemon=True).start()
         return self
 
-    def _hear(self, notify, process):
+    @staticmethod
+    def _hear(notify, process, told):
         notify.settimeout(0.2)
         while True:
             try:
-                self.told += notify.recv(4096).decode().splitlines()
+                told.extend(notify.recv(4096).decode().splitlines())
             except socket.timeout:
                 if process.poll() is not None:
                     break

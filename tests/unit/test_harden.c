@@ -53,8 +53,7 @@ START_TEST(locks_on_fault)
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(map, MAP_FAILED);
 	after = here();
-	ck_assert_uint_ge(after.locked_bytes,
-			  before.locked_bytes + 256 * MIB);
+	ck_assert_uint_ge(after.locked_bytes, before.locked_bytes + 256 * MIB);
 	ck_assert_uint_lt(after.rss_bytes, before.rss_bytes + 8 * MIB);
 }
 END_TEST
@@ -104,8 +103,8 @@ START_TEST(sets_the_flusher_flag)
 	pthread_t thread;
 	int err = ts_harden_io_flusher(true);
 
-	ck_assert_int_eq(err, ts_harden_has_capability(CAP_SYS_RESOURCE) ?
-				      0 : -EPERM);
+	ck_assert_int_eq(
+		err, ts_harden_has_capability(CAP_SYS_RESOURCE) ? 0 : -EPERM);
 	ck_assert_int_eq(pthread_create(&thread, NULL, sleeper, NULL), 0);
 	facts = here();
 	ck_assert_uint_eq(facts.threads, 2);

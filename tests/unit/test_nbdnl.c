@@ -47,8 +47,8 @@ static void parse(struct nl_msg *msg, int command, struct nlattr **attrs)
 	ck_assert_int_eq(head->nlmsg_type, FAMILY);
 	ck_assert_int_eq(genlmsg_hdr(head)->cmd, command);
 	ck_assert_int_eq(genlmsg_hdr(head)->version, NBD_GENL_VERSION);
-	ck_assert_int_eq(
-		genlmsg_parse(head, 0, attrs, NBD_ATTR_MAX, policy), 0);
+	ck_assert_int_eq(genlmsg_parse(head, 0, attrs, NBD_ATTR_MAX, policy),
+			 0);
 }
 
 static void check_sockets(struct nlattr *list)
@@ -58,10 +58,11 @@ static void check_sockets(struct nlattr *list)
 	int left;
 
 	ck_assert_ptr_nonnull(list);
-	nla_for_each_nested(item, list, left) {
+	nla_for_each_nested(item, list, left)
+	{
 		ck_assert_int_eq(nla_type(item), NBD_SOCK_ITEM);
-		ck_assert_int_eq(nla_parse_nested(parts, NBD_SOCK_MAX, item,
-						  NULL), 0);
+		ck_assert_int_eq(
+			nla_parse_nested(parts, NBD_SOCK_MAX, item, NULL), 0);
 		ck_assert_int_eq(nla_len(parts[NBD_SOCK_FD]), 4);
 		ck_assert_int_eq(nla_get_u32(parts[NBD_SOCK_FD]), sockets[n]);
 		n++;
