@@ -4,7 +4,8 @@
  *	key            value                          needs
  *	ram            size, up to what was started    -
  *	level          -7..19                          -
- *	high-water     percent of ram, spilling begins spill
+ *	high-water     percent of ram, spilling begins spill (low-water stays
+ *	                                                below it)
  *	low-water      percent of ram, spilling ends   spill
  *	ram-admission  true or false                   spill
  *	write-budget   bytes a day, 0 without limit    spill

@@ -9,11 +9,21 @@
 
 #include <errno.h>
 
-static int set_marks(struct ts_tier *tier, unsigned high, unsigned low)
+/* A high mark at or below the low one takes that along, so that both can be
+ * changed one after the other in any direction.
+ */
+static int set_high(struct ts_tier *tier, unsigned high)
 {
-	if (low >= high)
-		return -ERANGE;
+	if (tier->low_percent >= high)
+		ts_store_relaxed(&tier->low_percent, high - 1);
 	ts_store_relaxed(&tier->high_percent, high);
+	return 0;
+}
+
+static int set_low(struct ts_tier *tier, unsigned low)
+{
+	if (low >= tier->high_percent)
+		return -ERANGE;
 	ts_store_relaxed(&tier->low_percent, low);
 	return 0;
 }
@@ -33,9 +43,9 @@ int ts_tune_apply(struct ts_store *store, enum ts_tune_key key, int64_t value)
 	case TS_TUNE_LEVEL:
 		return ts_codec_set_level(&media->codec, (int)value);
 	case TS_TUNE_HIGH_WATER:
-		return set_marks(tier, (unsigned)value, tier->low_percent);
+		return set_high(tier, (unsigned)value);
 	case TS_TUNE_LOW_WATER:
-		return set_marks(tier, tier->high_percent, (unsigned)value);
+		return set_low(tier, (unsigned)value);
 	case TS_TUNE_RAM_ADMISSION:
 		ts_store_relaxed(&tier->closed, !value);
 		return 0;
