@@ -136,6 +136,38 @@ def by_systemd(stats):
         check("activated by a socket", "thinswap_up 1\n" in get(port)[2])
 
 
+def check_units(tmp):
+    """The shipped units, with the program of this build in its place."""
+    service = os.path.join(BUILD, "systemd", "thinswap-metrics.service")
+    if not shutil.which("systemd-analyze") or not os.path.exists(service):
+        print("skipped in part: no systemd-analyze, or units are not built")
+        return
+    folder = os.path.join(tmp, "units")
+    os.mkdir(folder)
+    with open(service) as file:
+        text = file.read()
+    check("no place holder is left", "@thinswap@" not in text)
+    check("the socket is off by default, and local", "PrivateNetwork=yes" in
+          text and "[Install]" not in text)
+    paths = [os.path.join(folder, "thinswap-metrics.service"),
+             os.path.join(folder, "thinswap-metrics.socket")]
+    with open(paths[0], "w") as file:
+        file.write(re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={THINSWAP}",
+                          text))
+    shutil.copy(os.path.join(os.path.dirname(sys.argv[2]),
+                             "thinswap-metrics.socket"), paths[1])
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *paths],
+                          capture_output=True, text=True, timeout=60)
+    said = [line for line in done.stderr.splitlines() if "thinswap" in line]
+    check("systemd-analyze verify finds nothing", done.returncode == 0 and
+          not said, done.stderr)
+    done = subprocess.run(["systemd-analyze", "security", "--offline=true",
+                           "--threshold=20", paths[0]], capture_output=True,
+                          text=True, timeout=60)
+    check("systemd-analyze security: exposure below 2", done.returncode == 0,
+          done.stdout[-300:] + done.stderr)
+
+
 def without_server():
     port = free_port()
     with Exporter("--listen", f"127.0.0.1:{port}", "--file", "/nonexistent"):
@@ -187,6 +219,7 @@ def main():
             over_unix(tmp, stats)
             by_systemd(stats)
             without_server()
+            check_units(tmp)
             body = subprocess.run([THINSWAP, "stats", "--format=prometheus",
                                    "--file", stats], capture_output=True,
                                   text=True, check=True, timeout=30).stdout
