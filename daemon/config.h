@@ -36,7 +36,7 @@ enum ts_config_attach {
 };
 
 enum ts_config_realtime {
-	TS_REALTIME_AUTO, /* SCHED_RR for threads that do not compress */
+	TS_REALTIME_AUTO, /* SCHED_RR where it can be had */
 	TS_REALTIME_ALWAYS,
 	TS_REALTIME_NEVER,
 };
@@ -126,8 +126,7 @@ extern const char ts_config_default_file[];
  * missing: that gives the defaults. A @path that is given must exist.
  *
  * Returns 0 or -errno: -EINVAL for everything that is wrong in the file,
- * -ENOTSUP for what is right but not served by this version, otherwise what
- * open or read said. @err is complete in every case.
+ * otherwise what open or read said. @err is complete in every case.
  */
 int ts_config_load(const char *path, struct ts_config *ret_config,
 		   struct ts_config_error *err);

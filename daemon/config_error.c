@@ -101,9 +101,7 @@ int ts_config_fail_key(struct ts_config_parser *parser, unsigned i, int code,
 	snprintf(err->section, sizeof(err->section), "%s", key->section);
 	snprintf(err->key, sizeof(err->key), "%s", key->name);
 	snprintf(err->given, sizeof(err->given), "%s", parser->given[i]);
-	/* What may be written for a key that must go is of no use. */
-	if (code != -ENOTSUP)
-		ts_config_key_allowed(key, err->allowed, sizeof(err->allowed));
+	ts_config_key_allowed(key, err->allowed, sizeof(err->allowed));
 	va_start(args, fmt);
 	r = fail(err, code, fmt, args);
 	va_end(args);

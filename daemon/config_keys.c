@@ -14,15 +14,6 @@
 #include "util/nearest.h"
 #include "util/size.h"
 
-/* The one place that says what this version serves. A key that needs more is
- * understood and checked, then refused by name: silently ignoring it would
- * leave someone without the disk they believe to have.
- */
-static const bool served[] = {
-	[TS_NEEDS_NOTHING] = true,
-	[TS_NEEDS_DICTIONARY] = false,
-};
-
 static const char *const attach_choices[] = {
 	[TS_ATTACH_AUTO] = "auto",
 	[TS_ATTACH_NBD] = "nbd",
@@ -100,10 +91,10 @@ static const struct ts_config_key keys[] = {
 	},
 	{
 		.section = "codec", .name = "dictionary",
-		.type = TS_KEY_BOOL, .needs = TS_NEEDS_DICTIONARY,
-		FIELD(codec.dictionary), .default_text = "false",
+		.type = TS_KEY_BOOL,
+		FIELD(codec.dictionary), .default_text = "true",
 		.also = "dict train",
-		.help = "train a dictionary on what is swapped",
+		.help = "train dictionaries on what is swapped",
 	},
 	{
 		.section = "spill", .name = "path", .type = TS_KEY_FILE,
@@ -274,11 +265,6 @@ const struct ts_config_key *ts_config_keys(unsigned *ret_n)
 {
 	*ret_n = N_KEYS;
 	return keys;
-}
-
-bool ts_config_served(enum ts_key_needs needs)
-{
-	return served[needs];
 }
 
 int ts_config_key_find(const char *section, const char *name)

@@ -24,16 +24,9 @@ enum ts_key_type {
 	TS_KEY_PROGRAM, /* char[TS_CONFIG_PATH_BYTES], absolute or a name */
 };
 
-/* What a key needs of the engine before it can be served. */
-enum ts_key_needs {
-	TS_NEEDS_NOTHING,
-	TS_NEEDS_DICTIONARY,
-};
-
 struct ts_config_key {
 	const char *section, *name;
 	enum ts_key_type type;
-	enum ts_key_needs needs;
 	bool live;                  /* a running daemon can take a new value */
 	size_t offset;              /* of the field in struct ts_config */
 	int64_t min, max;           /* of integers and sizes, both allowed */
@@ -52,9 +45,6 @@ const struct ts_config_key *ts_config_keys(unsigned *ret_n);
 int ts_config_key_find(const char *section, const char *name);
 
 bool ts_config_section_known(const char *section);
-
-/* Is what @needs names part of this version? */
-bool ts_config_served(enum ts_key_needs needs);
 
 /* The known name that is nearest to a misspelled one, as "section.key".
  * Keys of @section come first (NULL: outside of any). Returns NULL when

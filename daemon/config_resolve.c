@@ -138,57 +138,8 @@ static int check_rules(struct ts_config_parser *parser)
 	return 0;
 }
 
-static int fail_unserved(struct ts_config_parser *parser, unsigned i)
-{
-	unsigned n;
-
-	switch (ts_config_keys(&n)[i].needs) {
-	case TS_NEEDS_DICTIONARY:
-		return ts_config_fail_key(
-			parser, i, -ENOTSUP,
-			"this version does not train dictionaries yet; remove "
-			"the key");
-	case TS_NEEDS_NOTHING:
-		break;
-	}
-	return 0;
-}
-
-/* A key that equals its default asks for nothing. */
-static int check_served(struct ts_config_parser *parser)
-{
-	char text[TS_CONFIG_PATH_BYTES + 8], plain[TS_CONFIG_PATH_BYTES + 8];
-	struct ts_config_parser defaults = {.err = parser->err,
-					    .machine = parser->machine};
-	const struct ts_config_key *keys;
-	unsigned n;
-	int r;
-
-	ts_config_take_defaults(&defaults);
-	keys = ts_config_keys(&n);
-	for (unsigned i = 0; i < n; i++) {
-		if (!given(parser, i) || ts_config_served(keys[i].needs))
-			continue;
-		ts_config_key_text(&keys[i], &parser->config, text,
-				   sizeof(text));
-		ts_config_key_text(&keys[i], &defaults.config, plain,
-				   sizeof(plain));
-		if (strcmp(text, plain) == 0)
-			continue;
-		r = fail_unserved(parser, i);
-		if (r < 0)
-			return r;
-	}
-	return 0;
-}
-
 int ts_config_resolve(struct ts_config_parser *parser)
 {
-	int r;
-
 	resolve_defaults(parser);
-	r = check_rules(parser);
-	if (r < 0)
-		return r;
-	return check_served(parser);
+	return check_rules(parser);
 }

@@ -58,6 +58,7 @@ void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
 	if (config->ram.max_bytes)
 		ts_args_add(args, "ram-max=%" PRIu64, config->ram.max_bytes);
 	ts_args_add(args, "level=%d", config->codec.level);
+	ts_args_add(args, "dictionary=%s", truth(config->codec.dictionary));
 	ts_args_add(args, "stats=%s",
 		    ts_runtime_path(rt, TS_STATS_NAME, path));
 	if (config->spill.path[0])

@@ -77,10 +77,15 @@ static int undo_place(struct ts_daemon *d, struct ts_error *error)
 	return 0;
 }
 
+static bool wants_realtime(const struct ts_daemon *d)
+{
+	return ts_harden_wants_realtime(&d->config, d->front->has_socket);
+}
+
 static int run_server(struct ts_daemon *d, struct ts_error *error)
 {
 	return ts_server_start(d->front, &d->config, &d->rt, d->listen_fd,
-			       ts_harden_wants_realtime(&d->config),
+			       wants_realtime(d),
 			       &d->server, error);
 }
 
@@ -151,9 +156,10 @@ static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
 	const struct ts_attach *attach = &d->attach;
 
 	*table = d->own_rows;
-	ts_harden_check_process(&d->config, "thinswapd", getpid(), table);
-	ts_harden_check_process(&d->config, d->server.name, d->server.pid,
-				table);
+	ts_harden_check_process("thinswapd", getpid(), table);
+	ts_harden_check_process(d->server.name, d->server.pid, table);
+	ts_harden_check_realtime(d->server.name, d->server.pid,
+				 wants_realtime(d), table);
 	if (attach->device[0]) {
 		ts_harden_add(table, "path", "buffers warmed",
 			      "a round without page faults",

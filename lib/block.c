@@ -68,6 +68,12 @@ void ts_blocks_fini(struct ts_blocks *blocks)
 	blocks->meta = NULL;
 }
 
+/* Early, while there still is memory without waiting for it. */
+static uint32_t refill_mark(const struct ts_blocks *blocks)
+{
+	return blocks->reserve - (blocks->reserve + 3) / 4;
+}
+
 /* Blocks that could still be touched. */
 static uint32_t untouched(const struct ts_blocks *blocks)
 {
@@ -114,7 +120,7 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block)
 	} else {
 		err = used_up(blocks) ? -ENOSPC : -ENOBUFS;
 	}
-	if (blocks->n_touched == blocks->reserve / 2)
+	if (blocks->n_touched == refill_mark(blocks))
 		pthread_cond_signal(&blocks->wake_keeper);
 	ts_unlock(&blocks->lock);
 	return err;
@@ -174,7 +180,7 @@ void ts_blocks_adopted(struct ts_blocks *blocks)
 
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks)
 {
-	return blocks->n_touched <= blocks->reserve / 2 && untouched(blocks);
+	return blocks->n_touched <= refill_mark(blocks) && untouched(blocks);
 }
 
 /* Reserve a block to be touched, outside the lock. */

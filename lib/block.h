@@ -90,10 +90,12 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block);
 void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 
 /* After -ENOBUFS: wait, at most TS_BLOCKS_WAIT_NS, until the keeper has refilled
- * the reserve. The caller holds no lock that the keeper takes. Returns 0 (try
- * again) or -ENOSPC (the budget is used up, or the system has no memory).
+ * the reserve. That is long, for the kernel takes an error for a broken device
+ * and memory comes back; and shorter than the kernel waits for a request. The
+ * caller holds no lock that the keeper takes. Returns 0 (try again) or -ENOSPC
+ * (the budget is used up, or the system has no memory).
  */
-#define TS_BLOCKS_WAIT_NS 5000000000ull
+#define TS_BLOCKS_WAIT_NS 30000000000ull
 int ts_blocks_wait(struct ts_blocks *blocks);
 
 /* For recovery: blocks whose metadata says that something in them is used are
@@ -101,7 +103,7 @@ int ts_blocks_wait(struct ts_blocks *blocks);
  */
 void ts_blocks_adopted(struct ts_blocks *blocks);
 
-/* For the keeper, under the lock: half of the reserve is gone, and there is
+/* For the keeper, under the lock: a quarter of the reserve is gone, and there is
  * memory to fill it with.
  */
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks);

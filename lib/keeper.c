@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keeper.c - the thread that keeps memory ready for the request path
  *
- * It is woken when half of the reserve is gone, and otherwise looks around
+ * It is woken when a quarter of the reserve is gone, and otherwise looks around
  * ever more seldom while nothing happens: four times a second after work,
  * then doubling up to a second.
  *

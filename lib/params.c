@@ -173,6 +173,9 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 			       TS_CODEC_LEVEL_MAX);
 	if (!strcmp(key, "keep"))
 		return set_path(&g, &params->keep_path);
+	if (!strcmp(key, "reserve"))
+		return set_size(&g, &params->reserve_bytes, TS_BLOCK_BYTES,
+				RAM_MAX_BYTES);
 	if (!strcmp(key, "dictionary"))
 		return set_bool(&g, &params->dictionary);
 	if (!strcmp(key, "ram-max"))
@@ -204,7 +207,7 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		return set_int(&g, &params->low_water, WATER_MIN,
 			       LOW_WATER_MAX);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, ram-max, level, dictionary, keep, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
+		 "%s: no such parameter; there are size, ram, ram-max, reserve, level, dictionary, keep, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
 		 key);
 	return -ENOENT;
 }

@@ -386,6 +386,7 @@ static void promote(struct ts_store *store, const struct ts_reading *reading,
 		    uint64_t seq)
 {
 	struct ts_core *core = &store->core;
+	unsigned n = 0;
 
 	for (unsigned i = 0; i < reading->n; i++) {
 		ts_word word = reading->word[i];
@@ -394,10 +395,15 @@ static void promote(struct ts_store *store, const struct ts_reading *reading,
 			continue;
 		if (write_batch(core, reading->slot + i, 1,
 				ts_reading_page(reading, i), &seq))
-			return;
-		ts_stats_add(&core->media.stats, TS_STAT_promoted_pages, 1);
+			break;
 		seq++;
+		n++;
 	}
+	if (!n)
+		return;
+	ts_stats_add(&core->media.stats, TS_STAT_promoted_pages, n);
+	/* Colder ones make room for the next. */
+	ts_spiller_kick(&store->spiller);
 }
 
 /* Read n slots of one cluster, n <= TS_BATCH_PAGES; those that are read from

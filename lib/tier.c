@@ -84,9 +84,10 @@ bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 
 bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core)
 {
-	return !ts_load_relaxed(&tier->closed) &&
-	       free_blocks(core) >
-		       headroom_at(core, &tier->low_percent, LOW_MORE);
+	/* Up to the mark at which spilling begins: only then does what was
+	 * found to be cold make room for what is in use.
+	 */
+	return !ts_tier_low(tier, core);
 }
 
 /* What one look at a cluster needs. */

@@ -5,7 +5,8 @@
  * not taken, and those that compaction would free. Spilling starts when the
  * high mark of the budget is used and goes on down to the low mark. A page
  * that is read from spill again before the clock comes by returns to memory
- * while less than the low mark is used.
+ * while less than the high mark is used: the pages between the marks are the
+ * room that is made for those in use.
  */
 #ifndef TS_TIER_H
 #define TS_TIER_H

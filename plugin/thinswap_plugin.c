@@ -69,6 +69,21 @@ static void log_failure(enum request what, int err)
 		     "counted)", names[what], strerror(-err));
 }
 
+/* Started in the real-time class (thinswapd does so), the process keeps only
+ * the threads that serve there, and these not while they compress.
+ */
+static bool realtime;
+
+static void enter_class(bool on)
+{
+	static _Thread_local bool is_in;
+
+	if (!realtime || is_in == on)
+		return;
+	if (!ts_harden_realtime(on))
+		is_in = on;
+}
+
 static int result(enum request what, int err)
 {
 	if (!err)
@@ -190,6 +205,9 @@ static int plugin_after_fork(void)
 	if (getenv("THINSWAP_OUTLIVES_PARENT"))
 		prctl(PR_SET_PDEATHSIG, 0);
 	harden();
+	realtime = ts_harden_is_realtime();
+	if (realtime)
+		ts_harden_realtime(false);
 	err = ts_store_start(store);
 
 	if (!err)
@@ -242,14 +260,20 @@ static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
 	enter();
+	enter_class(true);
 	return result(READ, ts_store_read(store, buf, count, offset));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	int err;
+
 	enter();
-	return result(WRITE, ts_store_write(store, buf, count, offset));
+	enter_class(false);
+	err = ts_store_write(store, buf, count, offset);
+	enter_class(true);
+	return result(WRITE, err);
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
@@ -261,7 +285,12 @@ static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
-	return result(ZERO, ts_store_zero(store, count, offset));
+	int err;
+
+	enter_class(false);
+	err = ts_store_zero(store, count, offset);
+	enter_class(true);
+	return result(ZERO, err);
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
@@ -303,6 +332,7 @@ static struct nbdkit_plugin plugin = {
 	.config_help =
 		"size=<SIZE>   (required) virtual size of the device\n"
 		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
+		"reserve=<SIZE>  memory kept touched ahead of demand (default: 2M)\n"
 		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
 		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
 		"spill=<PATH>  file or block device for what does not fit in ram\n"

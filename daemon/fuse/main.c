@@ -14,6 +14,8 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -62,6 +64,16 @@ static int parse_number(const char *text, unsigned min, unsigned max,
 	return 0;
 }
 
+/* It lies beside this program or where it is installed. */
+static void find_trainer(struct ts_params *params)
+{
+	char exe[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	exe[len > 0 ? len : 0] = '\0';
+	ts_params_find_trainer(params, len > 0 ? dirname(exe) : NULL);
+}
+
 static int parse_parameters(struct options *o, int n, char **args)
 {
 	char err[512];
@@ -81,6 +93,7 @@ static int parse_parameters(struct options *o, int n, char **args)
 			return -EINVAL;
 		}
 	}
+	find_trainer(&o->params);
 	if (ts_params_finish(&o->params, err, sizeof(err))) {
 		ts_log(LOG_ERR, "%s", err);
 		return -EINVAL;

@@ -17,10 +17,9 @@ int main(void)
 	keys = ts_config_keys(&n);
 	for (unsigned i = 0; i < n; i++) {
 		ts_config_key_allowed(&keys[i], allowed, sizeof(allowed));
-		printf("%s\t%s\t%s\t%s\t%s\t%s\n", keys[i].section,
+		printf("%s\t%s\t%s\t%s\t%s\n", keys[i].section,
 		       keys[i].name, keys[i].default_text, allowed,
-		       keys[i].live ? "live" : "",
-		       ts_config_served(keys[i].needs) ? "served" : "");
+		       keys[i].live ? "live" : "");
 	}
 	return 0;
 }

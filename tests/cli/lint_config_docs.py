@@ -42,9 +42,9 @@ def read(path):
 
 class Key:
     def __init__(self, line):
-        (self.section, self.name, self.default, self.allowed, live,
-         served) = line.split("\t")
-        self.live, self.served = bool(live), bool(served)
+        (self.section, self.name, self.default, self.allowed,
+         live) = line.split("\t")
+        self.live = bool(live)
         self.full = f"{self.section}.{self.name}"
 
 
@@ -79,14 +79,14 @@ def check_sample(keys, check_exe, text):
             expect(comment, f"sample: {key.full}: no comment")
             expect(("Live." in comment) == key.live,
                    f"sample: {key.full}: live or not")
-    # Taken as it is, and with every key that is served set.
-    served = {k.full for k in keys if k.served}
+    # Taken as it is, and with every key set.
+    known = {k.full for k in keys}
     bare, section = [], None
     for line in text.splitlines():
         if line.startswith("["):
             section = line[1:-1]
         match = re.match(r"#([a-z-]+) = ", line)
-        if match and f"{section}.{match[1]}" in served:
+        if match and f"{section}.{match[1]}" in known:
             line = line[1:]
         bare.append(line)
     configs = []
@@ -135,9 +135,6 @@ def check_pod(keys, text):
                 expect(choice in said, f"man page: {key.full}: {choice}")
         expect(("Reload takes a new value over" in said) == key.live,
                f"man page: {key.full}: reload or not")
-        if not key.served:
-            expect("Not served by this version" in said,
-                   f"man page: {key.full}: not served")
 
 
 def check_hibernation(text):

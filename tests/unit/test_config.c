@@ -46,7 +46,7 @@ START_TEST(defaults)
 	ck_assert_int_eq(config.device.attach, TS_ATTACH_AUTO);
 	ck_assert_uint_eq(config.ram.budget_bytes, 8 * GIB);
 	ck_assert_int_eq(config.codec.level, 1);
-	ck_assert(!config.codec.dictionary);
+	ck_assert(config.codec.dictionary);
 	ck_assert_str_eq(config.spill.path, "");
 	ck_assert(config.spill.encrypt);
 	ck_assert(!config.spill.force);
@@ -156,7 +156,6 @@ static const struct {
 	{"[ram]\nbudget = \"16G\"", 64 * GIB, 16 * GIB},
 	{"[ram]\nbudget = 4194304", 64 * GIB, 4 * MIB},
 	{"[device]\nsize = \"1G\"\n[ram]\nbudget = \"1G\"", GIB, GIB},
-	/* Asking for the default of what is not served asks for nothing. */
 	{"[spill]\npath = \"\"\nencrypt = true\nwrite-budget = 0\n"
 	 "force = false\n[codec]\ndictionary = false\n",
 	 64 * GIB, 8 * GIB},
@@ -404,12 +403,6 @@ START_TEST(refuses)
 }
 END_TEST
 
-/* What is right but not served. */
-static const struct bad unserved[] = {
-	{"[codec]\ndictionary = true\n", 2, "codec", "dictionary", "true", NULL,
-	 "", "does not train dictionaries"},
-};
-
 START_TEST(takes_spill)
 {
 	struct ts_config config;
@@ -427,26 +420,6 @@ START_TEST(takes_spill)
 	ck_assert(config.spill.force);
 	ck_assert_int_eq(config.tuning.high_water_percent, 80);
 	ck_assert_int_eq(config.tuning.low_water_percent, 70);
-}
-END_TEST
-
-START_TEST(refuses_unserved)
-{
-	check_bad(&unserved[_i], -ENOTSUP);
-}
-END_TEST
-
-/* A mistake is reported before something merely unserved. */
-START_TEST(mistakes_come_first)
-{
-	struct ts_config_error err;
-	struct ts_config config;
-
-	ck_assert_int_eq(parse("[codec]\ndictionary = true\n[ram]\nbuget = 1\n",
-			       &config, &err),
-			 -EINVAL);
-	ck_assert_uint_eq(err.line, 4);
-	ck_assert_str_eq(err.nearest, "ram.budget");
 }
 END_TEST
 
@@ -710,9 +683,7 @@ int main(void)
 	tcase_add_test(tcase, every_key);
 	tcase_add_loop_test(tcase, accepts, 0, N(goods));
 	tcase_add_loop_test(tcase, refuses, 0, N(bads));
-	tcase_add_loop_test(tcase, refuses_unserved, 0, N(unserved));
 	tcase_add_test(tcase, takes_spill);
-	tcase_add_test(tcase, mistakes_come_first);
 	tcase_add_test(tcase, damaged_files);
 	tcase_add_test(tcase, path_decides_the_route);
 	tcase_add_test(tcase, small_machine);

@@ -48,7 +48,7 @@ START_TEST(refills)
 		while (!ts_block_take(blocks, &block))
 			;
 		ck_assert_int_eq(ts_blocks_wait(blocks), 0);
-		await(blocks->reserve / 2 + 1, blocks->reserve);
+		await(blocks->reserve * 3 / 4 + 1, blocks->reserve);
 	}
 	/* No more than the reserve, however long it has. */
 	await(blocks->reserve / 2 + 1, blocks->reserve);
