@@ -74,10 +74,10 @@ static bool read_values(const struct ts_stats_shard *shard,
 	return false;
 }
 
-static void add_hist(struct ts_hist *sum, const struct ts_hist *hist)
+static void add_hist(struct ts_latency *sum, const struct ts_latency *hist)
 {
 	sum->sum_ns += ts_load_relaxed(&hist->sum_ns);
-	for (unsigned i = 0; i < TS_HIST_BUCKETS; i++)
+	for (unsigned i = 0; i < TS_LATENCY_BUCKETS; i++)
 		sum->bucket[i] += ts_load_relaxed(&hist->bucket[i]);
 }
 

@@ -11,7 +11,7 @@
 #ifndef TS_STATS_H
 #define TS_STATS_H
 
-#include "hist.h"
+#include "latency.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -30,7 +30,7 @@ enum ts_gauge {
 	TS_N_GAUGES
 };
 
-enum ts_hist_id {
+enum ts_latency_id {
 #define TS_HIST(name, text) TS_HIST_##name,
 #include "stats.def"
 	TS_N_HISTS
@@ -41,7 +41,7 @@ enum ts_hist_id {
 struct ts_stats_shard {
 	_Alignas(64) int64_t value[TS_N_STATS];
 	uint64_t begun, ended; /* changes that belong together */
-	struct ts_hist hist[TS_N_HISTS];
+	struct ts_latency hist[TS_N_HISTS];
 };
 
 struct ts_stats {
@@ -51,7 +51,7 @@ struct ts_stats {
 /* All shards, summed. */
 struct ts_stats_sums {
 	int64_t value[TS_N_STATS];
-	struct ts_hist hist[TS_N_HISTS];
+	struct ts_latency hist[TS_N_HISTS];
 	bool consistent; /* no shard was caught in the middle of a change */
 };
 
@@ -99,18 +99,18 @@ static inline void ts_stats_end(struct ts_stats *stats)
 }
 
 /* Record that @n things took @ns each. */
-static inline void ts_stats_time(struct ts_stats *stats, enum ts_hist_id which,
+static inline void ts_stats_time(struct ts_stats *stats, enum ts_latency_id which,
 				 uint64_t ns, unsigned n)
 {
-	struct ts_hist *hist =
+	struct ts_latency *hist =
 		&stats->shard[ts_stats_shard()].hist[which];
 
-	ts_add_relaxed(&hist->bucket[ts_hist_bucket(ns)], n);
+	ts_add_relaxed(&hist->bucket[ts_latency_bucket(ns)], n);
 	ts_add_relaxed(&hist->sum_ns, ns * n);
 }
 
 /* The same for the time since @start_ns, in which @n things were done. */
-static inline void ts_stats_took(struct ts_stats *stats, enum ts_hist_id which,
+static inline void ts_stats_took(struct ts_stats *stats, enum ts_latency_id which,
 				 uint64_t start_ns, unsigned n)
 {
 	if (n)

@@ -35,7 +35,7 @@ const struct ts_stat_info ts_gauge_info[TS_N_GAUGES] = {
 #include "stats.def"
 };
 
-const struct ts_stat_info ts_hist_info[TS_N_HISTS] = {
+const struct ts_stat_info ts_latency_info[TS_N_HISTS] = {
 #define TS_HIST(name, text) { #name, "SECONDS", text, false },
 #include "stats.def"
 };

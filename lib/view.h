@@ -59,7 +59,7 @@ struct ts_stat_info {
 };
 extern const struct ts_stat_info ts_stat_info[TS_N_STATS];
 extern const struct ts_stat_info ts_gauge_info[TS_N_GAUGES];
-extern const struct ts_stat_info ts_hist_info[TS_N_HISTS];
+extern const struct ts_stat_info ts_latency_info[TS_N_HISTS];
 
 /* The kind of page that a gauge counts, "zero" of "zero_slots", in @buf; NULL
  * for every other line.

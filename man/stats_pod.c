@@ -51,8 +51,8 @@ static void latencies(void)
 {
 	for (unsigned i = 0; i < TS_N_HISTS; i++)
 		printf("=item B<%s> (thinswap_%s_seconds)\n\n%s\n\n",
-		       ts_hist_info[i].name, ts_hist_info[i].name,
-		       ts_hist_info[i].text);
+		       ts_latency_info[i].name, ts_latency_info[i].name,
+		       ts_latency_info[i].text);
 }
 
 static void warnings(void)

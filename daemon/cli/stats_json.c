@@ -93,18 +93,18 @@ static json_t *meaning(const struct ts_view *view)
 			 "spill_amplification", ratio(view->amplification));
 }
 
-static json_t *latency(const struct ts_hist *hist)
+static json_t *latency(const struct ts_latency *hist)
 {
-	uint64_t n = ts_hist_count(hist);
+	uint64_t n = ts_latency_count(hist);
 
 	return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
 			 "count", (json_int_t)n,
 			 "sum_ns", (json_int_t)hist->sum_ns,
 			 "mean_ns", n ? integer(hist->sum_ns / n) : json_null(),
-			 "p50_ns", integer(ts_hist_quantile_ns(hist, 500)),
-			 "p90_ns", integer(ts_hist_quantile_ns(hist, 900)),
-			 "p99_ns", integer(ts_hist_quantile_ns(hist, 990)),
-			 "p999_ns", integer(ts_hist_quantile_ns(hist, 999)));
+			 "p50_ns", integer(ts_latency_quantile_ns(hist, 500)),
+			 "p90_ns", integer(ts_latency_quantile_ns(hist, 900)),
+			 "p99_ns", integer(ts_latency_quantile_ns(hist, 990)),
+			 "p999_ns", integer(ts_latency_quantile_ns(hist, 999)));
 }
 
 static json_t *latencies(const struct ts_snapshot *now)
@@ -112,7 +112,7 @@ static json_t *latencies(const struct ts_snapshot *now)
 	json_t *all = json_object();
 
 	for (unsigned i = 0; i < TS_N_HISTS; i++)
-		json_object_set_new(all, ts_hist_info[i].name,
+		json_object_set_new(all, ts_latency_info[i].name,
 				    latency(&now->sums.hist[i]));
 	return all;
 }

@@ -55,7 +55,7 @@ struct ts_rates {
 	double read_pages, written_pages, discarded_pages; /* a second */
 	double spilled_pages, spill_read_pages, promoted_pages;
 	double spill_written_bytes;
-	struct ts_hist hist[TS_N_HISTS];
+	struct ts_latency hist[TS_N_HISTS];
 };
 void ts_rates_make(const struct ts_snapshot *before,
 		   const struct ts_snapshot *now, struct ts_rates *ret);

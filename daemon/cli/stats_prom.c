@@ -116,7 +116,7 @@ static void meaning(const struct out *out, const struct ts_view *view)
 }
 
 static void histogram(const struct out *out, const struct ts_stat_info *info,
-		      const struct ts_hist *hist)
+		      const struct ts_latency *hist)
 {
 	uint64_t below = hist->bucket[0];
 	char name[64];
@@ -124,14 +124,14 @@ static void histogram(const struct out *out, const struct ts_stat_info *info,
 	snprintf(name, sizeof(name), "%s_seconds", info->name);
 	head(out, name, "histogram", info->text);
 	/* One bucket for each power of two is enough for a monitor. */
-	for (unsigned i = 0; i < TS_HIST_BUCKETS - 1; i += TS_HIST_SUB) {
-		for (unsigned k = i ? i - TS_HIST_SUB + 1 : 1; i && k <= i; k++)
+	for (unsigned i = 0; i < TS_LATENCY_BUCKETS - 1; i += TS_LATENCY_SUB) {
+		for (unsigned k = i ? i - TS_LATENCY_SUB + 1 : 1; i && k <= i; k++)
 			below += hist->bucket[k];
 		fprintf(out->file,
 			PREFIX "%s_bucket{le=\"%.12g\"} %" PRIu64 "\n", name,
-			(double)ts_hist_end_ns(i) / 1e9, below);
+			(double)ts_latency_end_ns(i) / 1e9, below);
 	}
-	below += hist->bucket[TS_HIST_BUCKETS - 1];
+	below += hist->bucket[TS_LATENCY_BUCKETS - 1];
 	fprintf(out->file, PREFIX "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name,
 		below);
 	fprintf(out->file, PREFIX "%s_sum %.17g\n", name,
@@ -186,7 +186,7 @@ void ts_stats_prometheus(FILE *file, const struct ts_snapshot *now,
 	looked_up(&out, now);
 	meaning(&out, &view);
 	for (unsigned i = 0; i < TS_N_HISTS; i++)
-		histogram(&out, &ts_hist_info[i], &now->sums.hist[i]);
+		histogram(&out, &ts_latency_info[i], &now->sums.hist[i]);
 	classes(&out, now);
 	warnings(&out, &view);
 	end(&out);

@@ -137,14 +137,14 @@ static void latency(FILE *out, const struct ts_snapshot *now)
 	fprintf(out, "%-15s %12s %10s %10s %10s %10s\n", "latency", "count",
 		"p50", "p90", "p99", "p99.9");
 	for (unsigned i = 0; i < TS_N_HISTS; i++) {
-		const struct ts_hist *hist = &now->sums.hist[i];
+		const struct ts_latency *hist = &now->sums.hist[i];
 		char label[32];
 
-		snprintf(label, sizeof(label), "  %s", ts_hist_info[i].name);
-		fprintf(out, "%-15s %12" PRIu64, label, ts_hist_count(hist));
+		snprintf(label, sizeof(label), "  %s", ts_latency_info[i].name);
+		fprintf(out, "%-15s %12" PRIu64, label, ts_latency_count(hist));
 		for (unsigned k = 0; k < 4; k++)
-			fprintf(out, " %10s", ts_hist_count(hist) ?
-				ts_duration_format(ts_hist_quantile_ns(hist,
+			fprintf(out, " %10s", ts_latency_count(hist) ?
+				ts_duration_format(ts_latency_quantile_ns(hist,
 							quantiles[k]),
 						   text, sizeof(text)) : "-");
 		fputc('\n', out);
@@ -224,7 +224,7 @@ void ts_rates_make(const struct ts_snapshot *before,
 	RATE(spill_written_bytes, spill_written_bytes);
 #undef RATE
 	for (unsigned i = 0; i < TS_N_HISTS; i++)
-		ts_hist_minus(&now->sums.hist[i], &before->sums.hist[i],
+		ts_latency_minus(&now->sums.hist[i], &before->sums.hist[i],
 			      &ret->hist[i]);
 }
 
@@ -245,9 +245,9 @@ void ts_stats_rates(FILE *out, const struct ts_snapshot *before,
 		"%6.2f %10s", view.used_slots, rates.read_pages,
 		rates.written_pages, rates.discarded_pages,
 		rates.spilled_pages,
-		ts_duration_format(ts_hist_quantile_ns(
+		ts_duration_format(ts_latency_quantile_ns(
 			&rates.hist[TS_HIST_read], 990), r, sizeof(r)),
-		ts_duration_format(ts_hist_quantile_ns(
+		ts_duration_format(ts_latency_quantile_ns(
 			&rates.hist[TS_HIST_write], 990), w, sizeof(w)),
 		view.ratio, SIZE(view.room_bytes));
 	for (unsigned i = 0; i < TS_N_WARNINGS; i++)

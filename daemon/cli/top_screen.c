@@ -186,15 +186,15 @@ static void latency(const struct ts_top *top, int row)
 	mvprintw(row++, 0, "%-12s%10s %10s %10s %10s %10s", "latency", "a second",
 		 "p50", "p90", "p99", "p99.9");
 	for (unsigned i = 0; i < TS_N_HISTS; i++) {
-		const struct ts_hist *hist = &top->rates.hist[i];
-		uint64_t n = ts_hist_count(hist);
+		const struct ts_latency *hist = &top->rates.hist[i];
+		uint64_t n = ts_latency_count(hist);
 
-		mvprintw(row++, 0, "  %-10s%10.0f", ts_hist_info[i].name,
+		mvprintw(row++, 0, "  %-10s%10.0f", ts_latency_info[i].name,
 			 top->rates.seconds > 0 ?
 				 (double)n / top->rates.seconds : 0);
 		for (unsigned k = 0; k < 4; k++)
 			printw(" %10s", n ? ts_duration_format(
-					ts_hist_quantile_ns(hist, quantiles[k]),
+					ts_latency_quantile_ns(hist, quantiles[k]),
 					text, sizeof(text)) : "-");
 	}
 }

@@ -99,8 +99,8 @@ START_TEST(test_counts_at_once)
 	ck_assert_int_eq(now.sums.value[TS_STAT_zero_slots], 10);
 	ck_assert_int_eq(now.sums.value[TS_STAT_fill_slots], 10);
 	ck_assert_int_eq(now.sums.value[TS_STAT_written_pages], 40);
-	ck_assert_uint_eq(ts_hist_count(&now.sums.hist[TS_HIST_write]), 40);
-	ck_assert_uint_eq(ts_hist_count(&now.sums.hist[TS_HIST_compress]), 20);
+	ck_assert_uint_eq(ts_latency_count(&now.sums.hist[TS_HIST_write]), 40);
+	ck_assert_uint_eq(ts_latency_count(&now.sums.hist[TS_HIST_compress]), 20);
 	ck_assert_int_eq(now.looked_up.gauge[TS_GAUGE_budget_bytes],
 			 32 << 20);
 	ck_assert(now.sums.consistent);
