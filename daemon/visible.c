@@ -45,8 +45,9 @@ static bool device_is_there(const char *device)
 	if (!name)
 		return true;
 	snprintf(path, sizeof(path),
-		 strncmp(name, "/nbd", 4) == 0 ? "/sys/block%s/pid" :
-						 "/sys/block%s/loop", name);
+		 strncmp(name, "/nbd", 4) == 0 ? "/sys/block%s/pid"
+					       : "/sys/block%s/loop",
+		 name);
 	return access(path, F_OK) == 0;
 }
 
@@ -63,8 +64,7 @@ static void note(struct ts_daemon *d, unsigned bit, bool on, const char *name,
 	uint64_t now_ns = ts_now_ns();
 
 	if (on) {
-		if (!d->warned_ns[bit] ||
-		    now_ns - d->warned_ns[bit] > AGAIN_NS)
+		if (!d->warned_ns[bit] || now_ns - d->warned_ns[bit] > AGAIN_NS)
 			ts_log(LOG_WARNING, "%s: %s", name, text);
 		d->warned_ns[bit] = now_ns;
 	}
@@ -89,8 +89,8 @@ void ts_visible_tick(struct ts_daemon *d)
 
 static void append(json_t *all, const char *name, const char *text)
 {
-	json_array_append_new(all, json_pack("{s:s, s:s}", "name", name,
-					     "text", text));
+	json_array_append_new(
+		all, json_pack("{s:s, s:s}", "name", name, "text", text));
 }
 
 json_t *ts_visible_warnings(struct ts_daemon *d)
@@ -101,7 +101,8 @@ json_t *ts_visible_warnings(struct ts_daemon *d)
 	char text[400];
 
 	if (device_detached(d))
-		append(all, "device-detached", "the kernel has let go of the "
+		append(all, "device-detached",
+		       "the kernel has let go of the "
 		       "device; what is swapped out there cannot be read");
 	if (take_snapshot(d, &now))
 		return all;
@@ -121,17 +122,15 @@ json_t *ts_visible_settings(struct ts_daemon *d)
 
 	if (take_snapshot(d, &now))
 		return json_null();
-	return json_pack("{s:I, s:I, s:I, s:I, s:b, s:I}",
-			 "ram_bytes",
-			 (json_int_t)gauge[TS_GAUGE_budget_bytes],
-			 "level", (json_int_t)gauge[TS_GAUGE_level],
-			 "high_water_percent",
-			 (json_int_t)gauge[TS_GAUGE_high_water_percent],
-			 "low_water_percent",
-			 (json_int_t)gauge[TS_GAUGE_low_water_percent],
-			 "ram_admission", (int)gauge[TS_GAUGE_ram_admission],
-			 "write_budget_bytes",
-			 (json_int_t)gauge[TS_GAUGE_write_budget_bytes]);
+	return json_pack(
+		"{s:I, s:I, s:I, s:I, s:b, s:I}", "ram_bytes",
+		(json_int_t)gauge[TS_GAUGE_budget_bytes], "level",
+		(json_int_t)gauge[TS_GAUGE_level], "high_water_percent",
+		(json_int_t)gauge[TS_GAUGE_high_water_percent],
+		"low_water_percent",
+		(json_int_t)gauge[TS_GAUGE_low_water_percent], "ram_admission",
+		(int)gauge[TS_GAUGE_ram_admission], "write_budget_bytes",
+		(json_int_t)gauge[TS_GAUGE_write_budget_bytes]);
 }
 
 /* A server that takes this one's place gets the same. */
@@ -144,8 +143,9 @@ static void take_over(struct ts_daemon *d, enum ts_tune_key key, int64_t value)
 	case TS_TUNE_RAM:
 		config->ram.budget_bytes = (uint64_t)value;
 		if (!config->ram.max_bytes && !take_snapshot(d, &now))
-			config->ram.max_bytes = (uint64_t)now.looked_up.gauge
-				[TS_GAUGE_budget_max_bytes];
+			config->ram.max_bytes =
+				(uint64_t)now.looked_up
+					.gauge[TS_GAUGE_budget_max_bytes];
 		break;
 	case TS_TUNE_LEVEL:
 		config->codec.level = (int)value;

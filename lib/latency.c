@@ -23,7 +23,8 @@ uint64_t ts_latency_count(const struct ts_latency *hist)
 	return n;
 }
 
-uint64_t ts_latency_quantile_ns(const struct ts_latency *hist, unsigned permille)
+uint64_t ts_latency_quantile_ns(const struct ts_latency *hist,
+				unsigned permille)
 {
 	uint64_t n = ts_latency_count(hist), seen = 0, want;
 
@@ -41,12 +42,12 @@ uint64_t ts_latency_quantile_ns(const struct ts_latency *hist, unsigned permille
 	return UINT64_MAX;
 }
 
-void ts_latency_minus(const struct ts_latency *now, const struct ts_latency *before,
-		   struct ts_latency *ret)
+void ts_latency_minus(const struct ts_latency *now,
+		      const struct ts_latency *before, struct ts_latency *ret)
 {
 	ret->sum_ns = now->sum_ns - before->sum_ns;
 	for (unsigned i = 0; i < TS_LATENCY_BUCKETS; i++)
-		ret->bucket[i] = now->bucket[i] > before->bucket[i] ?
-					 now->bucket[i] - before->bucket[i] :
-					 0;
+		ret->bucket[i] = now->bucket[i] > before->bucket[i]
+					 ? now->bucket[i] - before->bucket[i]
+					 : 0;
 }

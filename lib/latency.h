@@ -16,8 +16,8 @@
 #define TS_LATENCY_MIN_SHIFT 8u
 #define TS_LATENCY_MAX_SHIFT 36u
 #define TS_LATENCY_SUB_SHIFT 3u
-#define TS_LATENCY_SUB (1u << TS_LATENCY_SUB_SHIFT)
-#define TS_LATENCY_BUCKETS                                                        \
+#define TS_LATENCY_SUB       (1u << TS_LATENCY_SUB_SHIFT)
+#define TS_LATENCY_BUCKETS                                                     \
 	(2 + (TS_LATENCY_MAX_SHIFT - TS_LATENCY_MIN_SHIFT) * TS_LATENCY_SUB)
 
 struct ts_latency {
@@ -35,7 +35,8 @@ static inline unsigned ts_latency_bucket(uint64_t ns)
 	if (shift >= TS_LATENCY_MAX_SHIFT)
 		return TS_LATENCY_BUCKETS - 1;
 	octave = shift - TS_LATENCY_MIN_SHIFT;
-	part = (unsigned)(ns >> (shift - TS_LATENCY_SUB_SHIFT)) % TS_LATENCY_SUB;
+	part = (unsigned)(ns >> (shift - TS_LATENCY_SUB_SHIFT)) %
+	       TS_LATENCY_SUB;
 	return 1 + octave * TS_LATENCY_SUB + part;
 }
 
@@ -49,10 +50,11 @@ uint64_t ts_latency_count(const struct ts_latency *hist);
 /* A duration that @permille of the recorded ones do not exceed: the upper end
  * of the bucket that it lies in. 0 when nothing was recorded.
  */
-uint64_t ts_latency_quantile_ns(const struct ts_latency *hist, unsigned permille);
+uint64_t ts_latency_quantile_ns(const struct ts_latency *hist,
+				unsigned permille);
 
 /* What @now has that @before had not. */
-void ts_latency_minus(const struct ts_latency *now, const struct ts_latency *before,
-		   struct ts_latency *ret);
+void ts_latency_minus(const struct ts_latency *now,
+		      const struct ts_latency *before, struct ts_latency *ret);
 
 #endif

@@ -26,8 +26,8 @@ static void look_up_memory(struct ts_store *store, int64_t *gauge)
 	gauge[TS_GAUGE_size_bytes] =
 		(int64_t)(store->core.n_slots << TS_SLOT_SHIFT);
 	gauge[TS_GAUGE_memory_locked] = store->core.kept.shm.locked;
-	gauge[TS_GAUGE_level] = ts_load_relaxed(
-		&store->core.media.codec.dicts.level);
+	gauge[TS_GAUGE_level] =
+		ts_load_relaxed(&store->core.media.codec.dicts.level);
 }
 
 static void look_up_spill(struct ts_store *store, int64_t *gauge)

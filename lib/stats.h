@@ -99,19 +99,20 @@ static inline void ts_stats_end(struct ts_stats *stats)
 }
 
 /* Record that @n things took @ns each. */
-static inline void ts_stats_time(struct ts_stats *stats, enum ts_latency_id which,
-				 uint64_t ns, unsigned n)
+static inline void ts_stats_time(struct ts_stats *stats,
+				 enum ts_latency_id which, uint64_t ns,
+				 unsigned n)
 {
-	struct ts_latency *hist =
-		&stats->shard[ts_stats_shard()].hist[which];
+	struct ts_latency *hist = &stats->shard[ts_stats_shard()].hist[which];
 
 	ts_add_relaxed(&hist->bucket[ts_latency_bucket(ns)], n);
 	ts_add_relaxed(&hist->sum_ns, ns * n);
 }
 
 /* The same for the time since @start_ns, in which @n things were done. */
-static inline void ts_stats_took(struct ts_stats *stats, enum ts_latency_id which,
-				 uint64_t start_ns, unsigned n)
+static inline void ts_stats_took(struct ts_stats *stats,
+				 enum ts_latency_id which, uint64_t start_ns,
+				 unsigned n)
 {
 	if (n)
 		ts_stats_time(stats, which, (ts_now_ns() - start_ns) / n, n);

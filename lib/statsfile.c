@@ -56,18 +56,18 @@ static int refuse(char *err, size_t err_bytes, int error, const char *path,
 /* What lies at @path already may only be the file of a dead server. */
 static int may_replace(const char *path, char *err, size_t err_bytes)
 {
-	struct ts_statsfile_header old = { 0 };
+	struct ts_statsfile_header old = {0};
 	struct stat st;
 	char why[96];
 	int fd, error = 0;
 
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOENT ?
-			       0 :
-			       refuse(err, err_bytes, -errno, path,
-				      errno == ELOOP ? "is a symbolic link" :
-						       strerror(errno));
+		return errno == ENOENT
+			       ? 0
+			       : refuse(err, err_bytes, -errno, path,
+					errno == ELOOP ? "is a symbolic link"
+						       : strerror(errno));
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) ||
 	    (st.st_size && pread(fd, &old, sizeof(old), 0) < 8) ||
 	    (st.st_size && old.magic != TS_STATSFILE_MAGIC)) {
@@ -96,9 +96,9 @@ static int make_file(struct ts_statsfile *file, const char *temporary)
 	const size_t bytes = sizeof(*file->map);
 	int error;
 
-	file->fd = open(temporary,
-			O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			0644);
+	file->fd =
+		open(temporary,
+		     O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (file->fd < 0)
 		return -errno;
 	if (fchmod(file->fd, 0644) || flock(file->fd, LOCK_EX | LOCK_NB))
@@ -116,8 +116,7 @@ static int make_file(struct ts_statsfile *file, const char *temporary)
 	return ts_shm_touch(file->map, bytes);
 }
 
-static void write_header(struct ts_statsfile_header *header,
-			 const char *engine)
+static void write_header(struct ts_statsfile_header *header, const char *engine)
 {
 	*header = (struct ts_statsfile_header){
 		.magic = TS_STATSFILE_MAGIC,
@@ -138,7 +137,7 @@ int ts_statsfile_new(struct ts_statsfile *file, const char *path,
 	char temporary[4096];
 	int error;
 
-	*file = (struct ts_statsfile){ .fd = -1 };
+	*file = (struct ts_statsfile){.fd = -1};
 	error = may_replace(path, err, err_bytes);
 	if (error)
 		return error;
@@ -209,7 +208,7 @@ void ts_statsfile_fini(struct ts_statsfile *file)
 	free(file->path);
 	if (file->map || file->fd > 0)
 		close(file->fd);
-	*file = (struct ts_statsfile){ .fd = -1 };
+	*file = (struct ts_statsfile){.fd = -1};
 }
 
 void ts_statsfile_publish(struct ts_statsfile *file,

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define TS_STATSFILE_MAGIC 0x7374617473776e69ull /* "inwstats" */
+#define TS_STATSFILE_MAGIC   0x7374617473776e69ull /* "inwstats" */
 #define TS_STATSFILE_VERSION 1u
 
 struct ts_class_use {

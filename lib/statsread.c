@@ -30,7 +30,8 @@ static int check_header(const struct ts_statsfile_header *header,
 	    header->fingerprint != ts_statsfile_fingerprint() ||
 	    (uint64_t)file_bytes < sizeof(struct ts_statsfile_map)) {
 		snprintf(err, err_bytes,
-			 "%s: written by another build of thinswap (%.23s); use the `thinswap` of that version",
+			 "%s: written by another build of thinswap (%.23s); "
+			 "use the `thinswap` of that version",
 			 path, header->engine);
 		return -EPROTO;
 	}
@@ -40,7 +41,7 @@ static int check_header(const struct ts_statsfile_header *header,
 int ts_statsfile_open(struct ts_statsfile_reader *reader, const char *path,
 		      char *err, size_t err_bytes)
 {
-	struct ts_statsfile_header header = { 0 };
+	struct ts_statsfile_header header = {0};
 	void *map = MAP_FAILED;
 	struct stat st;
 	int fd, error;
@@ -66,8 +67,8 @@ int ts_statsfile_open(struct ts_statsfile_reader *reader, const char *path,
 	}
 	close(fd);
 	if (!error)
-		*reader = (struct ts_statsfile_reader){ map, st.st_dev,
-							st.st_ino };
+		*reader =
+			(struct ts_statsfile_reader){map, st.st_dev, st.st_ino};
 	return error;
 }
 
@@ -119,7 +120,7 @@ void ts_statsfile_read(const struct ts_statsfile_reader *reader,
 		       struct ts_snapshot *ret)
 {
 	const struct ts_statsfile_map *map = reader->map;
-	struct ts_stats stats = { (struct ts_stats_shard *)map->shard };
+	struct ts_stats stats = {(struct ts_stats_shard *)map->shard};
 	bool good = false;
 
 	memset(ret, 0, sizeof(*ret));

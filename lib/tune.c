@@ -27,13 +27,13 @@ static const struct {
 	enum form form;
 	int64_t min, max;
 } keys[] = {
-	[TS_TUNE_RAM] = { "ram", SIZE, 8 << 20, INT64_MAX },
-	[TS_TUNE_LEVEL] = { "level", NUMBER, TS_CODEC_LEVEL_MIN,
-			    TS_CODEC_LEVEL_MAX },
-	[TS_TUNE_HIGH_WATER] = { "high-water", NUMBER, 5, 99 },
-	[TS_TUNE_LOW_WATER] = { "low-water", NUMBER, 5, 98 },
-	[TS_TUNE_RAM_ADMISSION] = { "ram-admission", BOOL, 0, 1 },
-	[TS_TUNE_WRITE_BUDGET] = { "write-budget", SIZE, 0, INT64_MAX },
+	[TS_TUNE_RAM] = {"ram", SIZE, 8 << 20, INT64_MAX},
+	[TS_TUNE_LEVEL] = {"level", NUMBER, TS_CODEC_LEVEL_MIN,
+			   TS_CODEC_LEVEL_MAX},
+	[TS_TUNE_HIGH_WATER] = {"high-water", NUMBER, 5, 99},
+	[TS_TUNE_LOW_WATER] = {"low-water", NUMBER, 5, 98},
+	[TS_TUNE_RAM_ADMISSION] = {"ram-admission", BOOL, 0, 1},
+	[TS_TUNE_WRITE_BUDGET] = {"write-budget", SIZE, 0, INT64_MAX},
 };
 
 const char *ts_tune_name(enum ts_tune_key key)
@@ -97,8 +97,7 @@ static int find_key(const char *name, size_t len, enum ts_tune_key *ret)
 int ts_tune_parse(const char *text, enum ts_tune_key *ret_key,
 		  int64_t *ret_value, char *err, size_t err_bytes)
 {
-	static int (*const parse[])(const char *, int64_t *, char *,
-				    size_t) = {
+	static int (*const parse[])(const char *, int64_t *, char *, size_t) = {
 		[SIZE] = parse_size,
 		[NUMBER] = parse_number,
 		[BOOL] = parse_bool,
@@ -110,7 +109,9 @@ int ts_tune_parse(const char *text, enum ts_tune_key *ret_key,
 
 	if (!equals || find_key(text, (size_t)(equals - text), &key)) {
 		snprintf(err, err_bytes,
-			 "\"%s\": expected KEY=VALUE with one of the keys ram, level, high-water, low-water, ram-admission, write-budget",
+			 "\"%s\": expected KEY=VALUE with one of the keys ram, "
+			 "level, high-water, low-water, ram-admission, "
+			 "write-budget",
 			 text);
 		return -EINVAL;
 	}
@@ -119,11 +120,11 @@ int ts_tune_parse(const char *text, enum ts_tune_key *ret_key,
 		return -EINVAL;
 	}
 	if (value < keys[key].min || value > keys[key].max) {
-		snprintf(err, err_bytes, "%s: out of range, allowed are %s to %s",
-			 text,
-			 ts_tune_format(key, keys[key].min, low, sizeof(low)),
-			 ts_tune_format(key, keys[key].max, high,
-					sizeof(high)));
+		snprintf(
+			err, err_bytes,
+			"%s: out of range, allowed are %s to %s", text,
+			ts_tune_format(key, keys[key].min, low, sizeof(low)),
+			ts_tune_format(key, keys[key].max, high, sizeof(high)));
 		return -EINVAL;
 	}
 	*ret_key = key;
@@ -147,7 +148,7 @@ char *ts_tune_format(enum ts_tune_key key, int64_t value, char *buf,
 static int exchange(struct ts_statsfile_map *map, enum ts_tune_key key,
 		    int64_t value, unsigned timeout_ms)
 {
-	struct ts_statsfile_reader reader = { .map = map };
+	struct ts_statsfile_reader reader = {.map = map};
 	uint64_t end = ts_now_ns() + timeout_ms * 1000000ull;
 	struct ts_mailbox *box = &map->mailbox;
 	uint32_t ticket = ts_load_relaxed(&box->answered) + 1;
@@ -187,21 +188,25 @@ static void explain(const struct ts_statsfile_map *map, const char *path,
 		break;
 	case -ETIMEDOUT:
 		snprintf(err, err_bytes,
-			 "the server (pid %d) does not answer; nothing was changed",
+			 "the server (pid %d) does not answer; nothing was "
+			 "changed",
 			 map->header.pid);
 		break;
 	case -ENOTSUP:
 		snprintf(err, err_bytes,
-			 "%s: the server has no spill file, so there is nothing to tune",
+			 "%s: the server has no spill file, so there is "
+			 "nothing to tune",
 			 keys[key].name);
 		break;
 	case -ERANGE:
 		if (key == TS_TUNE_RAM)
 			snprintf(err, err_bytes,
-				 "ram: this server can use at most %s (ram-max of its start)",
-				 ts_size_format((uint64_t)map->looked_up.gauge
-							[TS_GAUGE_budget_max_bytes],
-						max, sizeof(max)));
+				 "ram: this server can use at most %s (ram-max "
+				 "of its start)",
+				 ts_size_format(
+					 (uint64_t)map->looked_up.gauge
+						 [TS_GAUGE_budget_max_bytes],
+					 max, sizeof(max)));
 		else
 			snprintf(err, err_bytes,
 				 "%s: low-water must be below high-water",
@@ -222,7 +227,7 @@ int ts_tune_ask(const char *path, enum ts_tune_key key, int64_t value,
 		.l_start = offsetof(struct ts_statsfile_map, mailbox),
 		.l_len = sizeof(struct ts_mailbox),
 	};
-	struct ts_statsfile_reader reader = { 0 };
+	struct ts_statsfile_reader reader = {0};
 	struct ts_statsfile_map *map;
 	int fd, error;
 
@@ -232,14 +237,14 @@ int ts_tune_ask(const char *path, enum ts_tune_key key, int64_t value,
 		return error;
 	ts_statsfile_close(&reader);
 	fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	map = fd < 0 ? MAP_FAILED :
-		       mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE,
+	map = fd < 0 ? MAP_FAILED
+		     : mmap(NULL, sizeof(*map), PROT_READ | PROT_WRITE,
 			    MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED || fcntl(fd, F_OFD_SETLKW, &turn)) {
 		error = -errno;
 		snprintf(err, err_bytes, "%s: %s%s", path, strerror(errno),
-			 errno == EACCES ? "; only its owner may tune, try sudo" :
-					   "");
+			 errno == EACCES ? "; only its owner may tune, try sudo"
+					 : "");
 	} else {
 		error = exchange(map, key, value, timeout_ms);
 		if (error)

@@ -71,9 +71,9 @@ void ts_tune_answer(struct ts_store *store)
 	/* Anything else is nothing, or a request that was taken back. */
 	if (ticket != box->answered + 1)
 		return;
-	box->error = box->key < TS_N_TUNE_KEYS ?
-			     ts_tune_apply(store, box->key, box->value) :
-			     -EINVAL;
+	box->error = box->key < TS_N_TUNE_KEYS
+			     ? ts_tune_apply(store, box->key, box->value)
+			     : -EINVAL;
 	/* Pairs with the asker's acquire. */
 	ts_store_release(&box->answered, ticket);
 }

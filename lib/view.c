@@ -9,9 +9,9 @@
 
 #define PAGE_BYTES 4096u
 /* Below that, a mean says nothing yet. */
-#define ENOUGH_PAGES 256u
+#define ENOUGH_PAGES    256u
 #define LOW_RATIO_PAGES 4096u
-#define LOW_RATIO 1.5
+#define LOW_RATIO       1.5
 /* The tiers count as nearly full when less than this part is left ... */
 #define FULL_PART 4u
 /* ... and as too small when they leave less than this part of what the kernel
@@ -22,21 +22,21 @@
 #define STALE_NS 5000000000ull
 
 const struct ts_stat_info ts_stat_info[TS_N_STATS] = {
-#define COUNTER true
-#define GAUGE   false
-#define TS_STAT(name, kind, unit, text) { #name, #unit, text, kind },
+#define COUNTER                         true
+#define GAUGE                           false
+#define TS_STAT(name, kind, unit, text) {#name, #unit, text, kind},
 #include "stats.def"
 #undef COUNTER
 #undef GAUGE
 };
 
 const struct ts_stat_info ts_gauge_info[TS_N_GAUGES] = {
-#define TS_GAUGE(name, unit, text) { #name, #unit, text, false },
+#define TS_GAUGE(name, unit, text) {#name, #unit, text, false},
 #include "stats.def"
 };
 
 const struct ts_stat_info ts_latency_info[TS_N_HISTS] = {
-#define TS_HIST(name, text) { #name, "SECONDS", text, false },
+#define TS_HIST(name, text) {#name, "SECONDS", text, false},
 #include "stats.def"
 };
 
@@ -79,8 +79,7 @@ static void count_slots(const int64_t *stat, struct ts_view *view)
 			largest = i;
 	}
 	view->used_slots = above_zero(used);
-	view->slots[largest] = above_zero((int64_t)view->slots[largest] -
-					  owed);
+	view->slots[largest] = above_zero((int64_t)view->slots[largest] - owed);
 }
 
 static double divide(double a, double b)
@@ -96,23 +95,21 @@ static uint64_t room(uint64_t free_bytes, uint64_t pages, uint64_t used_bytes,
 		*guess = free_bytes > 0;
 		return free_bytes;
 	}
-	return (uint64_t)((double)free_bytes * pages * PAGE_BYTES /
-			  used_bytes);
+	return (uint64_t)((double)free_bytes * pages * PAGE_BYTES / used_bytes);
 }
 
 static void make_room(const struct ts_snapshot *snapshot, struct ts_view *view)
 {
 	const int64_t *gauge = snapshot->looked_up.gauge;
 	uint64_t budget = above_zero(gauge[TS_GAUGE_budget_bytes]);
-	uint64_t free_bytes = budget > view->taken_bytes ?
-				      budget - view->taken_bytes :
-				      0;
+	uint64_t free_bytes =
+		budget > view->taken_bytes ? budget - view->taken_bytes : 0;
 	uint64_t spill_free = above_zero(gauge[TS_GAUGE_spill_free_bytes]);
 	uint64_t unused = (view->size_slots - view->used_slots) * PAGE_BYTES;
 	bool guess = false, spill_guess = false;
 
-	view->memory_room_bytes = room(free_bytes, view->memory_pages,
-				       view->taken_bytes, &guess);
+	view->memory_room_bytes =
+		room(free_bytes, view->memory_pages, view->taken_bytes, &guess);
 	view->spill_room_bytes = room(spill_free, view->spill_pages,
 				      view->spill_used_bytes, &spill_guess);
 	/* Nothing spilled yet: it will be what memory holds compressed. */
@@ -186,9 +183,8 @@ void ts_view_make(const struct ts_snapshot *snapshot, struct ts_view *ret)
 	ret->compressed_bytes = above_zero(stat[TS_STAT_stored_bytes]) +
 				above_zero(stat[TS_STAT_spill_bytes]);
 	ret->taken_bytes = above_zero(gauge[TS_GAUGE_taken_bytes]);
-	ret->spill_used_bytes =
-		above_zero(gauge[TS_GAUGE_spill_size_bytes] -
-			   gauge[TS_GAUGE_spill_free_bytes]);
+	ret->spill_used_bytes = above_zero(gauge[TS_GAUGE_spill_size_bytes] -
+					   gauge[TS_GAUGE_spill_free_bytes]);
 	ret->ratio = divide((double)(ret->memory_pages + ret->spill_pages) *
 				    PAGE_BYTES,
 			    (double)ret->compressed_bytes);
@@ -227,50 +223,60 @@ char *ts_warning_text(enum ts_warning which, const struct ts_snapshot *snapshot,
 	switch (which) {
 	case TS_WARN_OVERCOMMITTED:
 		snprintf(buf, buf_bytes,
-			 "about %s more fit, but the kernel counts %s of free swap: tools that go by SwapFree will act too late",
+			 "about %s more fit, but the kernel counts %s of free "
+			 "swap: tools that go by SwapFree will act too late",
 			 ts_size_format(view->room_bytes, a, sizeof(a)),
 			 ts_size_format(unused, b, sizeof(b)));
 		break;
 	case TS_WARN_LOW_RATIO:
-		snprintf(buf, buf_bytes,
-			 "compression gains little here: ratio %.2f, below %.1f",
-			 view->ratio, LOW_RATIO);
+		snprintf(
+			buf, buf_bytes,
+			"compression gains little here: ratio %.2f, below %.1f",
+			view->ratio, LOW_RATIO);
 		break;
 	case TS_WARN_SPILL_DEGRADED:
 		snprintf(buf, buf_bytes,
 			 "the spill device fails (%" PRId64
-			 " errors); memory alone takes new pages until it works again",
+			 " errors); memory alone takes new pages until it "
+			 "works again",
 			 snapshot->sums.value[TS_STAT_spill_errors]);
 		break;
 	case TS_WARN_WRITE_BUDGET_SPENT:
 		snprintf(buf, buf_bytes,
-			 "the write budget of %s a day is spent; nothing is spilled until it allows more",
-			 ts_size_format(above_zero(snapshot->looked_up.gauge
-						[TS_GAUGE_write_budget_bytes]),
-					a, sizeof(a)));
+			 "the write budget of %s a day is spent; nothing is "
+			 "spilled until it allows more",
+			 ts_size_format(
+				 above_zero(
+					 snapshot->looked_up.gauge
+						 [TS_GAUGE_write_budget_bytes]),
+				 a, sizeof(a)));
 		break;
 	case TS_WARN_MEMORY_NOT_LOCKED:
 		snprintf(buf, buf_bytes,
-			 "the pool is not locked in memory: the kernel may swap it out to itself and hang (CAP_IPC_LOCK or RLIMIT_MEMLOCK is missing)");
+			 "the pool is not locked in memory: the kernel may "
+			 "swap it out to itself and hang (CAP_IPC_LOCK or "
+			 "RLIMIT_MEMLOCK is missing)");
 		break;
 	case TS_WARN_DAMAGED_PAGES:
 		snprintf(buf, buf_bytes,
-			 "%" PRId64
-			 " reads met a stored page whose check failed: memory or disk is not reliable",
+			 "%" PRId64 " reads met a stored page whose check "
+				    "failed: memory or disk is not reliable",
 			 snapshot->sums.value[TS_STAT_damaged]);
 		break;
 	case TS_WARN_SERVER_STOPPED:
 		snprintf(buf, buf_bytes,
 			 "the server (pid %d) %s; last sign of life %.0f s ago",
 			 snapshot->header.pid,
-			 snapshot->stopped ? "is stopped by a signal" :
-					     "is stalled",
+			 snapshot->stopped ? "is stopped by a signal"
+					   : "is stalled",
 			 (double)(snapshot->taken_ns -
-				  snapshot->looked_up.at_ns) / 1e9);
+				  snapshot->looked_up.at_ns) /
+				 1e9);
 		break;
 	case TS_WARN_SERVER_GONE:
 		snprintf(buf, buf_bytes,
-			 "the server (pid %d) is gone; these are its last figures",
+			 "the server (pid %d) is gone; these are its last "
+			 "figures",
 			 snapshot->header.pid);
 		break;
 	case TS_N_WARNINGS:

@@ -33,7 +33,7 @@ enum ts_warning {
 struct ts_view {
 	uint64_t size_slots, used_slots;
 	uint64_t slots[TS_N_STATS]; /* by kind; they add up to used_slots */
-	uint64_t memory_pages; /* stored in memory, compressed or raw */
+	uint64_t memory_pages;      /* stored in memory, compressed or raw */
 	uint64_t spill_pages;
 	uint64_t compressed_bytes; /* in memory and spill */
 	uint64_t taken_bytes;      /* of memory */

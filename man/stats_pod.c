@@ -17,8 +17,8 @@ static const char *metric_suffix(const struct ts_stat_info *info)
 static void item(const struct ts_stat_info *info)
 {
 	const char *percent = strstr(info->name, "_percent");
-	int len = percent ? (int)(percent - info->name) :
-			    (int)strlen(info->name);
+	int len =
+		percent ? (int)(percent - info->name) : (int)strlen(info->name);
 
 	printf("=item B<%s> (thinswap_%.*s%s)\n\n%s\n\n", info->name, len,
 	       info->name, percent ? "_ratio" : metric_suffix(info),
@@ -44,7 +44,8 @@ static void slots(void)
 	for (unsigned i = 0; i < TS_N_STATS; i++)
 		if (ts_stat_kind(i, kind))
 			printf("=item B<%s> (thinswap_slots{kind=\"%s\"})\n\n"
-			       "%s\n\n", kind, kind, ts_stat_info[i].text);
+			       "%s\n\n",
+			       kind, kind, ts_stat_info[i].text);
 }
 
 static void latencies(void)

@@ -28,9 +28,12 @@ static const char help[] =
 	"Usage: thinswap estimate [OPTION]... [PID...]\n"
 	"\n"
 	"Say what thinswap would make of the memory of these processes, or of\n"
-	"all: shares of zero, same-filled, duplicate and incompressible pages,\n"
-	"ratio and processor time by level, with and without a dictionary, and\n"
-	"how much a budget would hold. Reads a random sample; changes nothing.\n"
+	"all: shares of zero, same-filled, duplicate and incompressible "
+	"pages,\n"
+	"ratio and processor time by level, with and without a dictionary, "
+	"and\n"
+	"how much a budget would hold. Reads a random sample; changes "
+	"nothing.\n"
 	"Needs root for processes of others.\n"
 	"\n"
 	"  --sample PAGES  most pages to look at; default 16384\n"
@@ -66,8 +69,7 @@ static bool take_levels(const char *text, struct options *o)
 	return true;
 }
 
-static bool take_number(const char *text, unsigned long max,
-			unsigned long *ret)
+static bool take_number(const char *text, unsigned long max, unsigned long *ret)
 {
 	char *end;
 
@@ -79,13 +81,13 @@ static bool take_number(const char *text, unsigned long max,
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
-		{ "sample", required_argument, NULL, 's' },
-		{ "rate", required_argument, NULL, 'r' },
-		{ "levels", required_argument, NULL, 'l' },
-		{ "budget", required_argument, NULL, 'b' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"sample", required_argument, NULL, 's'},
+		{"rate", required_argument, NULL, 'r'},
+		{"levels", required_argument, NULL, 'l'},
+		{"budget", required_argument, NULL, 'b'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	char why[256];
 	int opt;
@@ -96,23 +98,24 @@ static int parse(int argc, char **argv, struct options *o)
 		switch (opt) {
 		case 's':
 			if (!take_number(optarg, SAMPLE_MAX, &o->sample))
-				return ts_cli_usage(argv[0], "--sample must be "
+				return ts_cli_usage(argv[0],
+						    "--sample must be "
 						    "1 to 1000000 pages");
 			break;
 		case 'r':
 			if (!take_number(optarg, UINT32_MAX, &o->rate))
 				return ts_cli_usage(argv[0], "--rate must be a "
-						    "number of pages");
+							     "number of pages");
 			break;
 		case 'l':
 			if (!take_levels(optarg, o))
-				return ts_cli_usage(argv[0], "--levels must be "
+				return ts_cli_usage(argv[0],
+						    "--levels must be "
 						    "up to 8 numbers from -7 "
 						    "to 19, with commas");
 			break;
 		case 'b':
-			if (ts_size_parse(optarg, &o->budget, why,
-					  sizeof(why)))
+			if (ts_size_parse(optarg, &o->budget, why, sizeof(why)))
 				return ts_cli_usage(argv[0], why);
 			break;
 		case 'j':
@@ -123,7 +126,7 @@ static int parse(int argc, char **argv, struct options *o)
 			return TS_EXIT_OK;
 		default:
 			return ts_cli_usage(argv[0], "unknown option, or one "
-					    "without its argument");
+						     "without its argument");
 		}
 	}
 	return -1;
@@ -163,30 +166,33 @@ static int collect(const struct options *o, int n_pids, char **pids,
 
 	for (int i = 0; i < n_pids; i++) {
 		unsigned long pid;
-		int err = take_number(pids[i], INT32_MAX, &pid) ?
-				  ts_sample_add(sample, (pid_t)pid) :
-				  -ESRCH;
+		int err = take_number(pids[i], INT32_MAX, &pid)
+				  ? ts_sample_add(sample, (pid_t)pid)
+				  : -ESRCH;
 
 		if (!err)
 			continue;
 		snprintf(text, sizeof(text),
-			 err == -ESRCH ? "%.40s: no such process" :
-					 "%.40s: permission denied: the memory "
+			 err == -ESRCH ? "%.40s: no such process"
+				       : "%.40s: permission denied: the memory "
 					 "of others needs root "
 					 "(CAP_SYS_PTRACE); try sudo",
 			 pids[i]);
-		return fail(o, err == -ESRCH ? TS_EXIT_FAILED :
-					       TS_EXIT_NO_PERMISSION, text);
+		return fail(o,
+			    err == -ESRCH ? TS_EXIT_FAILED
+					  : TS_EXIT_NO_PERMISSION,
+			    text);
 	}
 	if (!n_pids)
 		ts_sample_add_all(sample);
 	if (sample->n)
 		return TS_EXIT_OK;
-	return sample->refused ?
-		       fail(o, TS_EXIT_NO_PERMISSION, "permission denied: the "
-			    "memory of others needs root (CAP_SYS_PTRACE); "
-			    "try sudo") :
-		       fail(o, TS_EXIT_FAILED, "no anonymous memory found");
+	return sample->refused
+		       ? fail(o, TS_EXIT_NO_PERMISSION,
+			      "permission denied: the "
+			      "memory of others needs root (CAP_SYS_PTRACE); "
+			      "try sudo")
+		       : fail(o, TS_EXIT_FAILED, "no anonymous memory found");
 }
 
 /* Not faster than the rate; returns how many pages were still there. */
@@ -200,12 +206,12 @@ static size_t read_pages(const struct options *o, struct ts_sample *sample,
 	for (size_t i = 0; i < sample->n; i++) {
 		n += ts_sample_read(&sample->page[i], data + n * PAGE);
 		if (i % BURST == 0) {
-			uint64_t due_ns = start_ns + i * 1000000000ull /
-							     o->rate;
+			uint64_t due_ns =
+				start_ns + i * 1000000000ull / o->rate;
 			uint64_t now_ns = ts_now_ns();
 
-			show_progress((char[]){ "reading" }, (double)i /
-						 (double)sample->n);
+			show_progress((char[]){"reading"},
+				      (double)i / (double)sample->n);
 			if (due_ns > now_ns)
 				ts_sleep_ns(due_ns - now_ns);
 		}
@@ -242,7 +248,8 @@ static void print_text(const struct options *o, const struct ts_sample *sample,
 	char a[TS_SIZE_TEXT_BYTES], b[TS_SIZE_TEXT_BYTES];
 
 	printf("sample        %" PRIu64 " of %" PRIu64 " resident anonymous "
-	       "pages (%s) of %u processes\n", e->pages, sample->seen,
+	       "pages (%s) of %u processes\n",
+	       e->pages, sample->seen,
 	       ts_size_format(sample->seen * PAGE, a, sizeof(a)),
 	       sample->processes);
 	if (sample->refused)
@@ -281,12 +288,11 @@ static json_t *trial_json(const struct options *o, const struct ts_estimate *e,
 {
 	return json_pack("{s:i, s:b, s:I, s:I, s:I, s:f, s:f, s:f, s:I}",
 			 "level", t->level, "dictionary", t->dictionary,
-			 "pages", (json_int_t)t->pages,
-			 "raw_pages", (json_int_t)t->raw_pages,
-			 "stored_bytes", (json_int_t)t->stored_bytes,
-			 "ratio", ts_trial_ratio(t),
-			 "compress_us", micros(t->compress_ns, t->pages),
-			 "restore_us",
+			 "pages", (json_int_t)t->pages, "raw_pages",
+			 (json_int_t)t->raw_pages, "stored_bytes",
+			 (json_int_t)t->stored_bytes, "ratio",
+			 ts_trial_ratio(t), "compress_us",
+			 micros(t->compress_ns, t->pages), "restore_us",
 			 micros(t->restore_ns, t->pages - t->raw_pages),
 			 "budget_holds_bytes",
 			 (json_int_t)ts_estimate_room(e, t, o->budget));
@@ -304,10 +310,9 @@ static int print_json(const struct options *o, const struct ts_sample *sample,
 	return ts_cli_print_json(json_pack(
 		"{s:b, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:I}",
 		"ok", 1, "resident_pages", (json_int_t)sample->seen,
-		"sampled_pages", (json_int_t)e->pages,
-		"processes", sample->processes, "refused", sample->refused,
-		"zero_pages", (json_int_t)e->zero,
-		"fill_pages", (json_int_t)e->fill,
+		"sampled_pages", (json_int_t)e->pages, "processes",
+		sample->processes, "refused", sample->refused, "zero_pages",
+		(json_int_t)e->zero, "fill_pages", (json_int_t)e->fill,
 		"duplicate_pages", (json_int_t)e->duplicate,
 		"incompressible_pages", (json_int_t)e->incompressible,
 		"budget_bytes", (json_int_t)o->budget, "trials", trials,
@@ -326,13 +331,14 @@ static int judge(const struct options *o, struct ts_sample *sample)
 		return fail(o, TS_EXIT_FAILED, "no memory for the sample");
 	n = read_pages(o, sample, data);
 	err = ts_estimate(data, n, o->level, o->n_levels, show_progress,
-			  (char[]){ "compressing" }, &e);
+			  (char[]){"compressing"}, &e);
 	end_progress();
 	free(data);
 	if (err)
 		return fail(o, TS_EXIT_FAILED, strerror(-err));
 	if (!n)
-		return fail(o, TS_EXIT_NO_PERMISSION, "no page could be read: "
+		return fail(o, TS_EXIT_NO_PERMISSION,
+			    "no page could be read: "
 			    "the memory of others needs root "
 			    "(CAP_SYS_PTRACE); try sudo");
 	if (o->json)
@@ -347,7 +353,7 @@ int ts_cmd_estimate(int argc, char **argv, const struct ts_cli *cli)
 		.sample = SAMPLE_DEFAULT,
 		.rate = RATE_DEFAULT,
 		.budget = BUDGET_DEFAULT,
-		.level = { -1, 1, 3 },
+		.level = {-1, 1, 3},
 		.n_levels = 3,
 		.json = cli->json,
 	};

@@ -15,13 +15,14 @@
 #include "cli/listen.h"
 #include "cli/stats_out.h"
 
-#define TIMEOUT_S 10u
+#define TIMEOUT_S       10u
 #define CONNECTIONS_MAX 16u
 
 static const char help[] =
 	"Usage: thinswap metrics [OPTION]...\n"
 	"\n"
-	"Answer GET /metrics for Prometheus, until SIGTERM. Usually started by\n"
+	"Answer GET /metrics for Prometheus, until SIGTERM. Usually started "
+	"by\n"
 	"systemctl enable --now thinswap-metrics.socket; off by default.\n"
 	"\n"
 	"  --listen WHERE  ADDRESS:PORT in numbers, or unix:/path; needed\n"
@@ -63,8 +64,8 @@ static enum MHD_Result answer_text(struct MHD_Connection *connection,
 	char *copy = strdup(text);
 
 	return copy ? answer(connection, code, copy, strlen(copy),
-			     "text/plain; charset=utf-8") :
-		      MHD_NO;
+			     "text/plain; charset=utf-8")
+		    : MHD_NO;
 }
 
 static enum MHD_Result answer_metrics(const struct exporter *exporter,
@@ -95,8 +96,8 @@ static enum MHD_Result answer_metrics(const struct exporter *exporter,
 	}
 	return answer(connection, MHD_HTTP_OK, body, bytes,
 		      om ? "application/openmetrics-text; version=1.0.0; "
-			   "charset=utf-8" :
-			   "text/plain; version=0.0.4; charset=utf-8");
+			   "charset=utf-8"
+			 : "text/plain; version=0.0.4; charset=utf-8");
 }
 
 static enum MHD_Result on_request(void *opaque,
@@ -158,12 +159,12 @@ static int serve(struct exporter *exporter, int fd)
 int ts_cmd_metrics(int argc, char **argv, const struct ts_cli *cli)
 {
 	static const struct option longs[] = {
-		{ "file", required_argument, NULL, 'f' },
-		{ "listen", required_argument, NULL, 'l' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"file", required_argument, NULL, 'f'},
+		{"listen", required_argument, NULL, 'l'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
-	struct exporter exporter = { .cli = cli };
+	struct exporter exporter = {.cli = cli};
 	const char *where = NULL;
 	char err[256];
 	int opt, fd;
@@ -183,7 +184,7 @@ int ts_cmd_metrics(int argc, char **argv, const struct ts_cli *cli)
 			return TS_EXIT_OK;
 		default:
 			return ts_cli_usage(argv[0], "unknown option, or one "
-					    "without its argument");
+						     "without its argument");
 		}
 	}
 	if (optind < argc)

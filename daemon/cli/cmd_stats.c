@@ -39,9 +39,8 @@ struct options {
 
 static bool take_format(const char *text, enum format *ret)
 {
-	static const char *const names[N_FORMATS] = { "text", "json",
-						      "prometheus",
-						      "openmetrics" };
+	static const char *const names[N_FORMATS] = {
+		"text", "json", "prometheus", "openmetrics"};
 
 	for (unsigned i = 0; i < N_FORMATS; i++)
 		if (!strcmp(text, names[i])) {
@@ -66,13 +65,13 @@ static bool take_seconds(const char *text, double *ret)
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
-		{ "file", required_argument, NULL, 'f' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "format", required_argument, NULL, 'F' },
-		{ "watch", optional_argument, NULL, 'w' },
-		{ "count", required_argument, NULL, 'n' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"file", required_argument, NULL, 'f'},
+		{"json", no_argument, NULL, 'j'},
+		{"format", required_argument, NULL, 'F'},
+		{"watch", optional_argument, NULL, 'w'},
+		{"count", required_argument, NULL, 'n'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	char *end;
 	int opt;
@@ -89,9 +88,9 @@ static int parse(int argc, char **argv, struct options *o)
 			break;
 		case 'F':
 			if (!take_format(optarg, &o->format))
-				return ts_cli_usage(argv[0],
-					"--format must be text, json, "
-					"prometheus or openmetrics");
+				return ts_cli_usage(
+					argv[0], "--format must be text, json, "
+						 "prometheus or openmetrics");
 			break;
 		case 'w':
 			o->watch = 1;
@@ -99,13 +98,15 @@ static int parse(int argc, char **argv, struct options *o)
 			if (!optarg && optind < argc && argv[optind][0] != '-')
 				optarg = argv[optind++];
 			if (optarg && !take_seconds(optarg, &o->watch))
-				return ts_cli_usage(argv[0],
+				return ts_cli_usage(
+					argv[0],
 					"--watch must be 0.1 to 86400 seconds");
 			break;
 		case 'n':
 			o->count = strtoul(optarg, &end, 10);
 			if (*end || !o->count)
-				return ts_cli_usage(argv[0], "--count must be "
+				return ts_cli_usage(argv[0],
+						    "--count must be "
 						    "a whole number above 0");
 			break;
 		case 'h':
@@ -113,11 +114,11 @@ static int parse(int argc, char **argv, struct options *o)
 			return TS_EXIT_OK;
 		default:
 			return ts_cli_usage(argv[0], "unknown option, or one "
-					    "without its argument");
+						     "without its argument");
 		}
 	}
-	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken") :
-			       -1;
+	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken")
+			     : -1;
 }
 
 static void print(const struct options *o, const struct ts_snapshot *now)
@@ -153,7 +154,7 @@ static void watch(const struct options *o, struct ts_stats_source *source,
 
 int ts_cmd_stats(int argc, char **argv, const struct ts_cli *given)
 {
-	struct options o = { .format = given->json ? JSON : TEXT };
+	struct options o = {.format = given->json ? JSON : TEXT};
 	struct ts_stats_source source;
 	struct ts_cli cli = *given;
 	struct ts_snapshot now;

@@ -37,10 +37,10 @@ struct options {
 static int parse(int argc, char **argv, struct options *o)
 {
 	static const struct option longs[] = {
-		{ "file", required_argument, NULL, 'f' },
-		{ "seconds", required_argument, NULL, 's' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"file", required_argument, NULL, 'f'},
+		{"seconds", required_argument, NULL, 's'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	char *end;
 	int opt;
@@ -57,18 +57,18 @@ static int parse(int argc, char **argv, struct options *o)
 			if (*end || !(o->seconds >= SECONDS_MIN &&
 				      o->seconds <= SECONDS_MAX))
 				return ts_cli_usage(argv[0], "--seconds must "
-						    "be 0.2 to 60");
+							     "be 0.2 to 60");
 			break;
 		case 'h':
 			fputs(help, stdout);
 			return TS_EXIT_OK;
 		default:
 			return ts_cli_usage(argv[0], "unknown option, or one "
-					    "without its argument");
+						     "without its argument");
 		}
 	}
-	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken") :
-			       -1;
+	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken")
+			     : -1;
 }
 
 /* Returns false to end. */
@@ -163,7 +163,7 @@ static int run_plain(struct ts_top *top, struct ts_stats_source *source)
 
 int ts_cmd_top(int argc, char **argv, const struct ts_cli *cli)
 {
-	struct options o = { .seconds = 1 };
+	struct options o = {.seconds = 1};
 	struct ts_stats_source source;
 	static struct ts_top top;
 	int code = parse(argc, argv, &o);
@@ -174,8 +174,7 @@ int ts_cmd_top(int argc, char **argv, const struct ts_cli *cli)
 	if (code != TS_EXIT_OK)
 		return code;
 	top.seconds = o.seconds;
-	code = has_terminal() ? run_in_terminal(&top, &source) :
-				TS_EXIT_FAILED;
+	code = has_terminal() ? run_in_terminal(&top, &source) : TS_EXIT_FAILED;
 	if (code != TS_EXIT_OK)
 		code = run_plain(&top, &source);
 	ts_stats_source_close(&source);

@@ -35,10 +35,10 @@ static int parse(int argc, char **argv, const char **ret_file,
 		 struct ts_cli *cli)
 {
 	static const struct option longs[] = {
-		{ "file", required_argument, NULL, 'f' },
-		{ "json", no_argument, NULL, 'j' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
+		{"file", required_argument, NULL, 'f'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
 	};
 	int opt;
 
@@ -57,11 +57,11 @@ static int parse(int argc, char **argv, const char **ret_file,
 			return TS_EXIT_OK;
 		default:
 			return ts_cli_usage(argv[0], "unknown option, or one "
-					    "without its argument");
+						     "without its argument");
 		}
 	}
-	return optind == argc ? ts_cli_usage(argv[0], "KEY=VALUE is missing") :
-				-1;
+	return optind == argc ? ts_cli_usage(argv[0], "KEY=VALUE is missing")
+			      : -1;
 }
 
 static int fail(const struct ts_cli *cli, int code, const char *text)
@@ -96,8 +96,9 @@ static int tune_file(const struct ts_cli *cli, const char *file,
 static int tune_daemon(const struct ts_cli *cli, const char *text)
 {
 	json_t *result = NULL;
-	int code = ts_cli_ask(cli, json_pack("{s:s, s:s}", "command", "tune",
-					     "set", text), false, &result);
+	int code = ts_cli_ask(
+		cli, json_pack("{s:s, s:s}", "command", "tune", "set", text),
+		false, &result);
 
 	json_decref(result);
 	return code;
@@ -120,8 +121,8 @@ int ts_cmd_tune(int argc, char **argv, const struct ts_cli *given)
 			return fail(&cli, TS_EXIT_USAGE, why);
 	for (int i = optind; i < argc; i++) {
 		ts_tune_parse(argv[i], &key, &value, why, sizeof(why));
-		code = file ? tune_file(&cli, file, key, value) :
-			      tune_daemon(&cli, argv[i]);
+		code = file ? tune_file(&cli, file, key, value)
+			    : tune_daemon(&cli, argv[i]);
 		if (code != TS_EXIT_OK)
 			return code;
 		if (!cli.json)
@@ -129,6 +130,6 @@ int ts_cmd_tune(int argc, char **argv, const struct ts_cli *given)
 			       ts_tune_format(key, value, shown,
 					      sizeof(shown)));
 	}
-	return cli.json ? ts_cli_print_json(json_pack("{s:b}", "ok", 1)) :
-			  TS_EXIT_OK;
+	return cli.json ? ts_cli_print_json(json_pack("{s:b}", "ok", 1))
+			: TS_EXIT_OK;
 }

@@ -16,9 +16,9 @@
 #define HEADER_BYTES 10u /* of an object in the pool: backend_ram.c */
 #define WORD_BYTES   8u
 /* What the pool takes beside the objects; its tests hold it to that. */
-#define OVERHEAD     1.04
-#define TRAIN_MIN    64u
-#define TRAIN_MAX    512u /* as the server does: train.h */
+#define OVERHEAD  1.04
+#define TRAIN_MIN 64u
+#define TRAIN_MAX 512u /* as the server does: train.h */
 
 struct judge {
 	const uint8_t *data;
@@ -52,9 +52,9 @@ static void try_pages(struct judge *j, struct ts_codec *codec, size_t from,
 
 	for (size_t i = from; i < j->n; i++) {
 		uint64_t start_ns = cpu_ns(), middle_ns;
-		unsigned len = ts_codec_compress(encoder, page_of(j, i), object,
-						 TS_OBJ_MAX_BYTES -
-							 HEADER_BYTES);
+		unsigned len =
+			ts_codec_compress(encoder, page_of(j, i), object,
+					  TS_OBJ_MAX_BYTES - HEADER_BYTES);
 
 		middle_ns = cpu_ns();
 		trial->compress_ns += middle_ns - start_ns;
@@ -113,7 +113,7 @@ static size_t train(struct judge *j, struct ts_codec *codec, size_t *index)
 static int try_level(struct judge *j, int level, size_t *index,
 		     struct ts_trial *plain, struct ts_trial *with_dict)
 {
-	struct ts_codec codec = { 0 };
+	struct ts_codec codec = {0};
 	size_t from;
 	int err = ts_codec_init(&codec, level, 1, 1);
 
@@ -200,10 +200,9 @@ int ts_estimate(const uint8_t *data, size_t n, const int *level,
 
 double ts_trial_ratio(const struct ts_trial *trial)
 {
-	return trial->stored_bytes ?
-		       (double)trial->pages * PAGE /
-			       (double)trial->stored_bytes :
-		       0;
+	return trial->stored_bytes ? (double)trial->pages * PAGE /
+					     (double)trial->stored_bytes
+				   : 0;
 }
 
 uint64_t ts_estimate_room(const struct ts_estimate *e,
@@ -214,10 +213,10 @@ uint64_t ts_estimate_room(const struct ts_estimate *e,
 	if (!e->pages)
 		return 0;
 	/* Bytes that a page of the whole sample costs. */
-	stored = trial->pages ? (double)trial->stored_bytes /
-					(double)trial->pages : 0;
-	cost = WORD_BYTES + OVERHEAD * stored *
-				    (double)e->compressible_pages /
+	stored = trial->pages
+			 ? (double)trial->stored_bytes / (double)trial->pages
+			 : 0;
+	cost = WORD_BYTES + OVERHEAD * stored * (double)e->compressible_pages /
 				    (double)e->pages;
 	return (uint64_t)((double)budget_bytes / cost * PAGE);
 }

@@ -16,7 +16,7 @@
 struct ts_trial {
 	int level;
 	bool dictionary;
-	bool done;   /* false: too few pages to train with */
+	bool done;                 /* false: too few pages to train with */
 	uint64_t pages, raw_pages; /* of them kept uncompressed */
 	uint64_t stored_bytes;     /* with the header of each object */
 	uint64_t compress_ns, restore_ns; /* processor time */
@@ -24,8 +24,8 @@ struct ts_trial {
 
 struct ts_estimate {
 	uint64_t pages, zero, fill, duplicate; /* duplicate of an earlier one */
-	uint64_t incompressible; /* kept raw at the first level */
-	uint64_t compressible_pages; /* neither zero nor fill */
+	uint64_t incompressible;               /* kept raw at the first level */
+	uint64_t compressible_pages;           /* neither zero nor fill */
 	unsigned n_trials;
 	struct ts_trial trial[2 * TS_ESTIMATE_LEVELS_MAX];
 };

@@ -52,7 +52,7 @@ static void remove_stale(const struct sockaddr_un *addr)
 static int listen_unix(const char *where, const char *path, char *err,
 		       size_t err_bytes)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int fd;
 
 	if (!*path || strlen(path) >= sizeof(addr.sun_path))
@@ -100,16 +100,19 @@ int ts_listen(const char *where, char *err, size_t err_bytes)
 	if (n == 1)
 		return SD_LISTEN_FDS_START;
 	if (n > 1) {
-		snprintf(err, err_bytes, "systemd passed %d sockets; one is "
-			 "expected", n);
+		snprintf(err, err_bytes,
+			 "systemd passed %d sockets; one is "
+			 "expected",
+			 n);
 		return -EINVAL;
 	}
 	if (!where) {
-		snprintf(err, err_bytes, "nothing to listen on: enable "
+		snprintf(err, err_bytes,
+			 "nothing to listen on: enable "
 			 "thinswap-metrics.socket, or give --listen");
 		return -EINVAL;
 	}
-	return strncmp(where, "unix:", 5) == 0 ?
-		       listen_unix(where, where + 5, err, err_bytes) :
-		       listen_inet(where, err, err_bytes);
+	return strncmp(where, "unix:", 5) == 0
+		       ? listen_unix(where, where + 5, err, err_bytes)
+		       : listen_inet(where, err, err_bytes);
 }

@@ -18,14 +18,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define PAGE      4096u
-#define ENTRIES   4096u /* of the page map at a time */
+#define PAGE       4096u
+#define ENTRIES    4096u /* of the page map at a time */
 #define PM_PRESENT (1ull << 63)
 #define PM_FILE    (1ull << 61) /* of a file, or shared */
 
 int ts_sample_init(struct ts_sample *sample, size_t max_pages)
 {
-	*sample = (struct ts_sample){ .max = max_pages };
+	*sample = (struct ts_sample){.max = max_pages};
 	sample->page = calloc(max_pages, sizeof(*sample->page));
 	if (!sample->page)
 		return -ENOMEM;
@@ -60,7 +60,7 @@ static void see(struct ts_sample *sample, pid_t pid, uint64_t addr)
 	else
 		sample->n++;
 	if (at < sample->max)
-		sample->page[at] = (struct ts_sample_page){ pid, addr };
+		sample->page[at] = (struct ts_sample_page){pid, addr};
 }
 
 static void add_range(struct ts_sample *sample, pid_t pid, int pagemap,
@@ -74,8 +74,7 @@ static void add_range(struct ts_sample *sample, pid_t pid, int pagemap,
 
 		if (want > ENTRIES)
 			want = ENTRIES;
-		got = pread(pagemap, entry, want * 8,
-			    (off_t)(from / PAGE * 8));
+		got = pread(pagemap, entry, want * 8, (off_t)(from / PAGE * 8));
 		if (got < 8)
 			return;
 		for (ssize_t i = 0; i < got / 8; i++)
@@ -114,7 +113,8 @@ int ts_sample_add(struct ts_sample *sample, pid_t pid)
 	}
 	while (fgets(line, sizeof(line), maps)) {
 		name[0] = '\0';
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %*s %4096s",
+		if (sscanf(line,
+			   "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %*s %4096s",
 			   &from, &to, perms, name) >= 3 &&
 		    is_wanted(perms, name))
 			add_range(sample, pid, pagemap, from, to);
@@ -158,8 +158,8 @@ void ts_sample_sort(struct ts_sample *sample)
 
 bool ts_sample_read(const struct ts_sample_page *page, void *ret_page)
 {
-	struct iovec to = { ret_page, PAGE };
-	struct iovec from = { (void *)(uintptr_t)page->addr, PAGE };
+	struct iovec to = {ret_page, PAGE};
+	struct iovec from = {(void *)(uintptr_t)page->addr, PAGE};
 
 	return process_vm_readv(page->pid, &to, 1, &from, 1, 0) == PAGE;
 }

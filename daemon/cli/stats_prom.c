@@ -60,8 +60,8 @@ static void slots(const struct out *out, const struct ts_view *view)
 	for (unsigned i = 0; i < TS_N_STATS; i++)
 		if (ts_stat_kind(i, kind))
 			fprintf(out->file,
-				PREFIX "slots{kind=\"%s\"} %" PRIu64 "\n",
-				kind, view->slots[i]);
+				PREFIX "slots{kind=\"%s\"} %" PRIu64 "\n", kind,
+				view->slots[i]);
 }
 
 static void counters_and_gauges(const struct out *out,
@@ -106,7 +106,8 @@ static void meaning(const struct out *out, const struct ts_view *view)
 	      "4096 bytes for each page stored compressed or raw, divided by "
 	      "what compression made of them; 0 when there is none");
 	gauge(out, "all_in_ratio", view->all_in,
-	      "4096 bytes for each slot in use, divided by all memory and spill "
+	      "4096 bytes for each slot in use, divided by all memory and "
+	      "spill "
 	      "space taken for them; 0 when there is none");
 	gauge(out, "room_bytes", (double)view->room_bytes,
 	      "how much more can be swapped out at the present ratio");
@@ -125,7 +126,8 @@ static void histogram(const struct out *out, const struct ts_stat_info *info,
 	head(out, name, "histogram", info->text);
 	/* One bucket for each power of two is enough for a monitor. */
 	for (unsigned i = 0; i < TS_LATENCY_BUCKETS - 1; i += TS_LATENCY_SUB) {
-		for (unsigned k = i ? i - TS_LATENCY_SUB + 1 : 1; i && k <= i; k++)
+		for (unsigned k = i ? i - TS_LATENCY_SUB + 1 : 1; i && k <= i;
+		     k++)
 			below += hist->bucket[k];
 		fprintf(out->file,
 			PREFIX "%s_bucket{le=\"%.12g\"} %" PRIu64 "\n", name,
@@ -148,15 +150,18 @@ static void classes(const struct out *out, const struct ts_snapshot *now)
 	for (unsigned i = 0; i < TS_POOL_CLASSES; i++)
 		if (c[i].blocks)
 			fprintf(out->file,
-				PREFIX "class_blocks{object_bytes=\"%u\"} %"
-				PRIu64 "\n", c[i].object_bytes, c[i].blocks);
-	head(out, "class_objects", "gauge",
-	     "objects in use by their size");
+				PREFIX
+				"class_blocks{object_bytes=\"%u\"} %" PRIu64
+				"\n",
+				c[i].object_bytes, c[i].blocks);
+	head(out, "class_objects", "gauge", "objects in use by their size");
 	for (unsigned i = 0; i < TS_POOL_CLASSES; i++)
 		if (c[i].blocks)
 			fprintf(out->file,
-				PREFIX "class_objects{object_bytes=\"%u\"} %"
-				PRIu64 "\n", c[i].object_bytes, c[i].objects);
+				PREFIX
+				"class_objects{object_bytes=\"%u\"} %" PRIu64
+				"\n",
+				c[i].object_bytes, c[i].objects);
 }
 
 static void warnings(const struct out *out, const struct ts_view *view)
@@ -176,7 +181,7 @@ static void end(const struct out *out)
 void ts_stats_prometheus(FILE *file, const struct ts_snapshot *now,
 			 bool openmetrics)
 {
-	struct out out = { file, openmetrics };
+	struct out out = {file, openmetrics};
 	struct ts_view view;
 
 	ts_view_make(now, &view);
@@ -194,7 +199,7 @@ void ts_stats_prometheus(FILE *file, const struct ts_snapshot *now,
 
 void ts_stats_prometheus_down(FILE *file, bool openmetrics)
 {
-	struct out out = { file, openmetrics };
+	struct out out = {file, openmetrics};
 
 	gauge(&out, "up", 0, "1 while the server's process is there");
 	end(&out);

@@ -23,12 +23,14 @@ static int complain(const struct ts_cli *cli,
 		code = TS_EXIT_NO_DAEMON;
 		snprintf(text, sizeof(text),
 			 "%s: no such file; a server makes it when it is "
-			 "started with stats=%s", source->path, source->path);
+			 "started with stats=%s",
+			 source->path, source->path);
 	} else if (error == -EACCES) {
 		code = TS_EXIT_NO_PERMISSION;
 		snprintf(text, sizeof(text),
 			 "%s; everybody may read the file, so a directory "
-			 "above it must be closed to you: try sudo", sentence);
+			 "above it must be closed to you: try sudo",
+			 sentence);
 	} else {
 		snprintf(text, sizeof(text), "%s", sentence);
 	}
@@ -57,8 +59,7 @@ int ts_stats_source_open(const struct ts_cli *cli, const char *file, bool quiet,
 				  sizeof(sentence));
 	if (!error)
 		return TS_EXIT_OK;
-	return quiet ? TS_EXIT_NO_DAEMON :
-		       complain(cli, ret, error, sentence);
+	return quiet ? TS_EXIT_NO_DAEMON : complain(cli, ret, error, sentence);
 }
 
 void ts_stats_source_close(struct ts_stats_source *source)

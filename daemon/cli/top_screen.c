@@ -12,8 +12,9 @@
 #define PAGE      4096u
 #define LABEL     9  /* columns of a line's name */
 #define BAR_RIGHT 30 /* columns for what stands right of a bar */
-#define SIZE(bytes) ts_size_format((bytes), (char[TS_SIZE_TEXT_BYTES]){ 0 }, \
-				   TS_SIZE_TEXT_BYTES)
+#define SIZE(bytes)                                                            \
+	ts_size_format((bytes), (char[TS_SIZE_TEXT_BYTES]){0},                 \
+		       TS_SIZE_TEXT_BYTES)
 
 void ts_top_feed(struct ts_top *top, const struct ts_snapshot *now)
 {
@@ -93,27 +94,28 @@ static int tiers(const struct ts_top *top, const struct ts_view *view, int row)
 	const int64_t *gauge = top->now.looked_up.gauge;
 	char text[96];
 
-	snprintf(text, sizeof(text), "%s of %s",
-		 SIZE(view->used_slots * PAGE), SIZE(view->size_slots * PAGE));
-	bar(row++, "device", part_of((double)view->used_slots,
-				     (double)view->size_slots), text);
+	snprintf(text, sizeof(text), "%s of %s", SIZE(view->used_slots * PAGE),
+		 SIZE(view->size_slots * PAGE));
+	bar(row++, "device",
+	    part_of((double)view->used_slots, (double)view->size_slots), text);
 	snprintf(text, sizeof(text), "%s of %s", SIZE(view->taken_bytes),
 		 SIZE((uint64_t)gauge[TS_GAUGE_budget_bytes]));
 	bar(row++, "memory",
 	    part_of((double)view->taken_bytes,
-		    (double)gauge[TS_GAUGE_budget_bytes]), text);
+		    (double)gauge[TS_GAUGE_budget_bytes]),
+	    text);
 	if (!gauge[TS_GAUGE_spill_present]) {
 		mvaddstr(row, 0, "spill");
 		mvaddstr(row, LABEL, "none");
 		return row + 1;
 	}
-	snprintf(text, sizeof(text), "%s of %s%s",
-		 SIZE(view->spill_used_bytes),
+	snprintf(text, sizeof(text), "%s of %s%s", SIZE(view->spill_used_bytes),
 		 SIZE((uint64_t)gauge[TS_GAUGE_spill_size_bytes]),
 		 gauge[TS_GAUGE_spill_degraded] ? " DEGRADED" : "");
 	bar(row, "spill",
 	    part_of((double)view->spill_used_bytes,
-		    (double)gauge[TS_GAUGE_spill_size_bytes]), text);
+		    (double)gauge[TS_GAUGE_spill_size_bytes]),
+	    text);
 	return row + 1;
 }
 
@@ -136,9 +138,8 @@ static int pages(const struct ts_view *view, int row)
 static void spark(const struct ts_top *top, enum ts_top_rate which, int row,
 		  int column)
 {
-	static const char *const blocks[] = { " ", "▁", "▂", "▃",
-					      "▄", "▅", "▆", "▇",
-					      "█" };
+	static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄",
+					     "▅", "▆", "▇", "█"};
 	static const char ascii[] = " .:-=+*#@";
 	unsigned width = COLS - column > 4 ? (unsigned)(COLS - column) : 4;
 	unsigned n = top->n < TS_TOP_HISTORY ? top->n : TS_TOP_HISTORY;
@@ -166,8 +167,7 @@ static void spark(const struct ts_top *top, enum ts_top_rate which, int row,
 static int rates(const struct ts_top *top, int row)
 {
 	static const char *const names[TS_TOP_RATES] = {
-		"read", "write", "discard", "spill", "unspill"
-	};
+		"read", "write", "discard", "spill", "unspill"};
 
 	mvaddstr(row++, 0, "pages a second");
 	for (unsigned i = 0; i < TS_TOP_RATES; i++) {
@@ -180,22 +180,24 @@ static int rates(const struct ts_top *top, int row)
 
 static void latency(const struct ts_top *top, int row)
 {
-	static const unsigned quantiles[] = { 500, 900, 990, 999 };
+	static const unsigned quantiles[] = {500, 900, 990, 999};
 	char text[TS_DURATION_TEXT_BYTES];
 
-	mvprintw(row++, 0, "%-12s%10s %10s %10s %10s %10s", "latency", "a second",
-		 "p50", "p90", "p99", "p99.9");
+	mvprintw(row++, 0, "%-12s%10s %10s %10s %10s %10s", "latency",
+		 "a second", "p50", "p90", "p99", "p99.9");
 	for (unsigned i = 0; i < TS_N_HISTS; i++) {
 		const struct ts_latency *hist = &top->rates.hist[i];
 		uint64_t n = ts_latency_count(hist);
 
 		mvprintw(row++, 0, "  %-10s%10.0f", ts_latency_info[i].name,
-			 top->rates.seconds > 0 ?
-				 (double)n / top->rates.seconds : 0);
+			 top->rates.seconds > 0 ? (double)n / top->rates.seconds
+						: 0);
 		for (unsigned k = 0; k < 4; k++)
 			printw(" %10s", n ? ts_duration_format(
-					ts_latency_quantile_ns(hist, quantiles[k]),
-					text, sizeof(text)) : "-");
+						    ts_latency_quantile_ns(
+							    hist, quantiles[k]),
+						    text, sizeof(text))
+					  : "-");
 	}
 }
 
@@ -210,8 +212,8 @@ static unsigned sort_classes(const struct ts_class_use *use, unsigned *ret)
 
 		if (!use[i].blocks)
 			continue;
-		waste[i] = (use[i].blocks * use[i].per_block -
-			    use[i].objects) * use[i].object_bytes;
+		waste[i] = (use[i].blocks * use[i].per_block - use[i].objects) *
+			   use[i].object_bytes;
 		for (; at > 0 && waste[ret[at - 1]] < waste[i]; at--)
 			ret[at] = ret[at - 1];
 		ret[at] = i;
@@ -225,17 +227,18 @@ static void classes(const struct ts_top *top, int row)
 	const struct ts_class_use *use = top->now.looked_up.size_class;
 	unsigned order[TS_POOL_CLASSES], n = sort_classes(use, order);
 
-	mvprintw(row++, 0, "%8s %10s %12s %7s %10s  fragmentation of %u size "
-		 "classes", "bytes", "blocks", "objects", "filled", "unused",
-		 n);
+	mvprintw(row++, 0,
+		 "%8s %10s %12s %7s %10s  fragmentation of %u size "
+		 "classes",
+		 "bytes", "blocks", "objects", "filled", "unused", n);
 	for (unsigned i = 0; i < n && row < LINES; i++) {
 		const struct ts_class_use *c = &use[order[i]];
 		uint64_t room = c->blocks * c->per_block;
 		double filled = part_of((double)c->objects, (double)room);
 
-		mvprintw(row, 0, "%8u %10" PRIu64 " %12" PRIu64
-			 " %6.1f%% %10s  ", c->object_bytes, c->blocks,
-			 c->objects, 100 * filled,
+		mvprintw(row, 0,
+			 "%8u %10" PRIu64 " %12" PRIu64 " %6.1f%% %10s  ",
+			 c->object_bytes, c->blocks, c->objects, 100 * filled,
 			 SIZE((room - c->objects) * c->object_bytes));
 		for (int k = 0; k < (int)(filled * (COLS - 55)); k++)
 			addch('#');

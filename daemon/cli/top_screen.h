@@ -11,8 +11,14 @@
 
 #define TS_TOP_HISTORY 240u
 
-enum ts_top_rate { TS_TOP_READ, TS_TOP_WRITE, TS_TOP_DISCARD, TS_TOP_SPILL,
-		   TS_TOP_UNSPILL, TS_TOP_RATES };
+enum ts_top_rate {
+	TS_TOP_READ,
+	TS_TOP_WRITE,
+	TS_TOP_DISCARD,
+	TS_TOP_SPILL,
+	TS_TOP_UNSPILL,
+	TS_TOP_RATES
+};
 
 struct ts_top {
 	struct ts_snapshot before, now;

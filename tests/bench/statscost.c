@@ -63,8 +63,8 @@ static void make_page(uint8_t *page, unsigned seed)
 
 	for (unsigned i = 0; i < PAGE; i++) {
 		x = x * 1664525u + 1013904223u;
-		page[i] = i % 3 ? (uint8_t)('a' + (x >> 24) % 4) :
-				  (uint8_t)(i >> 4);
+		page[i] = i % 3 ? (uint8_t)('a' + (x >> 24) % 4)
+				: (uint8_t)(i >> 4);
 	}
 }
 
@@ -98,9 +98,8 @@ int main(void)
 	read = ns_each(start_ns, PAGES);
 	json_dumpf(json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}",
 			     "statistics_of_a_write_ns", counting,
-			     "write_zero_ns", zero_write,
-			     "write_compressed_ns", write,
-			     "read_compressed_ns", read,
+			     "write_zero_ns", zero_write, "write_compressed_ns",
+			     write, "read_compressed_ns", read,
 			     "share_of_write", counting / write,
 			     "share_of_write_over_nbd",
 			     counting / (write + 14000)),

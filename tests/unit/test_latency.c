@@ -15,7 +15,8 @@ START_TEST(test_buckets_meet)
 		ck_assert_uint_eq(ts_latency_bucket(end), i + 1);
 	}
 	ck_assert_uint_eq(ts_latency_bucket(0), 0);
-	ck_assert_uint_eq(ts_latency_bucket(UINT64_MAX), TS_LATENCY_BUCKETS - 1);
+	ck_assert_uint_eq(ts_latency_bucket(UINT64_MAX),
+			  TS_LATENCY_BUCKETS - 1);
 }
 END_TEST
 
@@ -44,7 +45,7 @@ static uint64_t end_of(uint64_t ns)
 
 START_TEST(test_quantiles)
 {
-	struct ts_latency hist = { 0 };
+	struct ts_latency hist = {0};
 
 	ck_assert_uint_eq(ts_latency_quantile_ns(&hist, 500), 0);
 	add(&hist, 10000, 1);
@@ -61,7 +62,7 @@ END_TEST
 
 START_TEST(test_minus)
 {
-	struct ts_latency before = { 0 }, now, diff;
+	struct ts_latency before = {0}, now, diff;
 
 	add(&before, 1000, 5);
 	now = before;

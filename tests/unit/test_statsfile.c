@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096u
+#define PAGE    4096u
 #define N_SLOTS 2048u
 
 static char dir[64], path[96];
@@ -33,8 +33,8 @@ static void start_in(const char *base, const char *more)
 	ck_assert_int_eq(ts_params_set(&params, "ram", "32M", err, 256), 0);
 	ck_assert_int_eq(ts_params_set(&params, "stats", path, err, 256), 0);
 	if (more)
-		ck_assert_int_eq(ts_params_set(&params, "spill", more, err,
-					       256), 0);
+		ck_assert_int_eq(
+			ts_params_set(&params, "spill", more, err, 256), 0);
 	ck_assert_int_eq(ts_params_finish(&params, err, 256), 0);
 	ck_assert_msg(!ts_store_new(&params, &store, err, 256), "%s", err);
 	ck_assert_int_eq(ts_store_start(store), 0);
@@ -100,9 +100,9 @@ START_TEST(test_counts_at_once)
 	ck_assert_int_eq(now.sums.value[TS_STAT_fill_slots], 10);
 	ck_assert_int_eq(now.sums.value[TS_STAT_written_pages], 40);
 	ck_assert_uint_eq(ts_latency_count(&now.sums.hist[TS_HIST_write]), 40);
-	ck_assert_uint_eq(ts_latency_count(&now.sums.hist[TS_HIST_compress]), 20);
-	ck_assert_int_eq(now.looked_up.gauge[TS_GAUGE_budget_bytes],
-			 32 << 20);
+	ck_assert_uint_eq(ts_latency_count(&now.sums.hist[TS_HIST_compress]),
+			  20);
+	ck_assert_int_eq(now.looked_up.gauge[TS_GAUGE_budget_bytes], 32 << 20);
 	ck_assert(now.sums.consistent);
 	ck_assert(now.alive && !now.stopped);
 }
@@ -324,8 +324,9 @@ START_TEST(test_tune_ram)
 	ck_assert_msg(!ask("level=-3", err), "%s", err);
 	for (unsigned i = 0; i < more; i++) {
 		fill_page(page, 3, i);
-		ck_assert_int_eq(ts_store_read(store, back, PAGE,
-					       (uint64_t)i * PAGE), 0);
+		ck_assert_int_eq(
+			ts_store_read(store, back, PAGE, (uint64_t)i * PAGE),
+			0);
 		ck_assert_int_eq(memcmp(page, back, PAGE), 0);
 	}
 }
@@ -335,7 +336,7 @@ END_TEST
 START_TEST(test_on_disk)
 {
 	static struct ts_snapshot now;
-	uint8_t page[PAGE] = { 0 };
+	uint8_t page[PAGE] = {0};
 	char old_dir[64], old_path[96];
 	struct ts_store *old = store;
 
