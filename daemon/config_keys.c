@@ -61,7 +61,7 @@ static const struct ts_config_key keys[] = {
 		.section = "device", .name = "connections",
 		.type = TS_KEY_INT,
 		FIELD(device.connections), .min = 1, .max = 16,
-		.default_text = "(one a core, at most 4)",
+		.default_text = "1",
 		.also = "sockets",
 		.help = "sockets between kernel and server",
 	},

@@ -28,6 +28,11 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	args->argv[args->n] = NULL;
 }
 
+bool ts_args_equal(const struct ts_args *a, const struct ts_args *b)
+{
+	return a->used == b->used && memcmp(a->room, b->room, a->used) == 0;
+}
+
 static const char *truth(bool value)
 {
 	return value ? "true" : "false";

@@ -4,6 +4,10 @@
  * It mounts in a private directory and ends when the mount is gone. Before a
  * start, the mount that a dead instance left is taken away; loop devices on it
  * are gone by then (see ts_attach_reclaim()).
+ *
+ * It keeps no memory for a successor: when it dies, the kernel fails all that
+ * its mount is asked, at once and for good, so that nothing could be served
+ * from what was kept.
  */
 #include "front.h"
 

@@ -171,11 +171,11 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "level"))
 		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
 			       TS_CODEC_LEVEL_MAX);
-	if (!strcmp(key, "keep"))
-		return set_path(&g, &params->keep_path);
 	if (!strcmp(key, "reserve"))
 		return set_size(&g, &params->reserve_bytes, TS_BLOCK_BYTES,
 				RAM_MAX_BYTES);
+	if (!strcmp(key, "keep"))
+		return set_path(&g, &params->keep_path);
 	if (!strcmp(key, "dictionary"))
 		return set_bool(&g, &params->dictionary);
 	if (!strcmp(key, "ram-max"))

@@ -122,7 +122,10 @@ static bool look_at(struct look *look, unsigned i)
 	if (ts_word_mark(word))
 		return true;
 	if (ts_word_hot(word) && !look->ignore_hot) {
-		ts_cluster_flag(&look->cluster, i, ts_word_set_cold(word));
+		/* The chance is given and taken by the other hand alone. */
+		if (!look->raw_only)
+			ts_cluster_flag(&look->cluster, i,
+					ts_word_set_cold(word));
 		return true;
 	}
 	len = ts_word_len(word);

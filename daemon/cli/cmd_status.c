@@ -139,6 +139,28 @@ static void print_store_warnings(const json_t *status)
 		       text_of(json_array_get(all, i), "text"));
 }
 
+static void print_kept(const json_t *status)
+{
+	const json_t *memory = json_object_get(status, "kept_memory");
+	const json_t *successors = json_object_get(status, "successors");
+	const json_t *last = json_object_get(successors, "last_seconds");
+	char size[TS_SIZE_TEXT_BYTES];
+
+	if (json_is_object(memory))
+		printf("kept memory    %s, segment %" JSON_INTEGER_FORMAT
+		       ": outlives the server\n",
+		       size_of(memory, "resident_bytes", size, sizeof(size)),
+		       json_integer_value(json_object_get(memory, "segment")));
+	else
+		puts("kept memory    none: what is stored goes with the server");
+	if (json_is_real(last))
+		printf("successors     %" JSON_INTEGER_FORMAT
+		       " took over from a dead server, the last in %.2f s\n",
+		       json_integer_value(json_object_get(successors,
+							  "taken_over")),
+		       json_real_value(last));
+}
+
 static bool is_same(const json_t *a, const json_t *b, const char *key)
 {
 	return strcmp(text_of(a, key), text_of(b, key)) == 0;
@@ -223,6 +245,7 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	       text_of(status, "version"));
 	print_device(status);
 	print_store(status);
+	print_kept(status);
 	print_settings(json_object_get(status, "settings"));
 	print_health(status);
 	print_store_warnings(status);

@@ -61,6 +61,15 @@ def clean(root):
         machine_id.write("7468696e737761702d766d2d67756573\n")
 
 
+def merge_usr(overlay):
+    """What is installed to /lib belongs where the guest's link leads."""
+    lib = os.path.join(overlay, "lib")
+    if os.path.isdir(lib):
+        shutil.copytree(lib, os.path.join(overlay, "usr/lib"),
+                        dirs_exist_ok=True, symlinks=True)
+        shutil.rmtree(lib)
+
+
 def overlay_modules(overlay, root, version):
     for path in module_files(root, version, ROOT_MODULES):
         inside = path[path.index("/lib/modules/"):].lstrip("/")
@@ -86,6 +95,7 @@ def debian_guest(work, build, scenario, settings, pages=None):
                "init-systemd")
     overlay = os.path.join(stage.path, "overlay")
     run("meson", "install", "-C", build, "--no-rebuild", "--destdir", overlay)
+    merge_usr(overlay)
     overlay_modules(overlay, root, version)
     vm = os.path.join(overlay, "usr/lib/vm")
     os.makedirs(vm)

@@ -30,7 +30,7 @@ COMPLAINTS = [
         r"rcu.*(detected stalls|self-detected stall)")),
     ("i/o error", re.compile(
         r"I/O error|[Ww]rite-error on swap|[Rr]ead-error on swap|"
-        r"nbd\d+: .*(Connection timed out|shutting down sockets|"
+        r"nbd\d+: .*(Connection timed out|"
         r"Wrong magic|Other side returned error|Dead connection|"
         r"Receive control failed|Send \w+ failed)")),
     ("oom kill", re.compile(r"Killed process \d+ \(")),

@@ -79,6 +79,18 @@ available_mib() {
 	echo $(($(value MemAvailable /proc/meminfo) / 1024))
 }
 
+# show_tasks PID...: where the threads of a process are, on the console
+show_tasks() {
+	for pid; do
+		for task in /proc/"$pid"/task/*; do
+			echo "guest: $(cat "$task/comm") ${task##*/}" \
+				"$(cut -d' ' -f3,41 "$task/stat")" \
+				"$(tr '\n' ' ' <"$task/syscall")" \
+				"$(cut -d' ' -f2 "$task/stack" | tr '\n' ' ')"
+		done
+	done
+}
+
 start_heartbeat() {
 	heartbeat $PORT &
 	HEARTBEAT_PID=$!
@@ -209,6 +221,7 @@ start_thinswapd() {
 		[device]
 		path = "nbd$INDEX"
 		size = "$1"
+		${CONNECTIONS:+connections = $CONNECTIONS}
 		[ram]
 		budget = "$RAM"
 		[tuning]
@@ -220,6 +233,8 @@ start_thinswapd() {
 	until grep -q "^$DEVICE" /proc/swaps; do
 		tries=$((tries + 1))
 		[ -d "/proc/$DAEMON_PID" ] || fail "thinswapd has ended"
+		# shellcheck disable=SC2046 # pids, one a word
+		[ $tries -ne 200 ] || show_tasks $(pidof nbdkit thinswapd mkswap swapon)
 		[ $tries -lt 600 ] || fail "no swap after 60 s"
 		sleep 0.1
 	done
