@@ -76,7 +76,7 @@ static void nbd_command(const struct ts_config *config,
 	ts_args_add(args, "size=%" PRIu64, config->device.size_bytes);
 	if (!is_ours(plugin))
 		return;
-	ts_args_add_engine(args, config);
+	ts_args_add_engine(args, config, rt);
 	ts_args_add(args, "reserve=%" PRIu64, reserve_bytes(config));
 	ts_args_add(args, "keep=%s",
 		    ts_runtime_path(rt, TS_MEMORY_FILE, memory));

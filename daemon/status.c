@@ -235,5 +235,7 @@ json_t *ts_status_json(struct ts_daemon *d)
 			 "kept_memory", describe_memory(d),
 			 "successors", describe_successors(d),
 			 "probe", describe_probe(d),
-			 "hardening", describe_hardening(&d->harden));
+			 "hardening", describe_hardening(&d->harden),
+			 "settings", ts_visible_settings(d),
+			 "warnings", ts_visible_warnings(d));
 }
