@@ -89,7 +89,7 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block);
 /* Give an empty block back. */
 void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 
-/* After -ENOBUFS: wait, at most TS_BLOCKS_WAIT_NS, until the keeper has refilled
+/* After -ENOBUFS: wait, at most TS_BLOCKS_WAIT_NS, until the keeper has filled
  * the reserve. That is long, for the kernel takes an error for a broken device
  * and memory comes back; and shorter than the kernel waits for a request. The
  * caller holds no lock that the keeper takes. Returns 0 (try again) or -ENOSPC
@@ -103,8 +103,8 @@ int ts_blocks_wait(struct ts_blocks *blocks);
  */
 void ts_blocks_adopted(struct ts_blocks *blocks);
 
-/* For the keeper, under the lock: a quarter of the reserve is gone, and there is
- * memory to fill it with.
+/* For the keeper, under the lock: a quarter of the reserve is gone, and there
+ * is memory to fill it with.
  */
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks);
 

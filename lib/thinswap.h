@@ -35,8 +35,8 @@ enum ts_event_level {
 };
 
 /* Called seldom, from ts_store_start() or a thread of the store, with no lock
- * held that a request waits for. @text is one line without a newline and gone after the call. Nothing
- * of the store may be called from it.
+ * held that a request waits for. @text is one line without a newline and gone
+ * after the call. Nothing of the store may be called from it.
  */
 typedef void ts_event_fn(void *opaque, enum ts_event_level level,
 			 const char *text);
