@@ -75,7 +75,7 @@ static const struct ts_config_key keys[] = {
 		.section = "ram", .name = "budget",
 		.type = TS_KEY_SIZE_OR_PERCENT,
 		FIELD(ram.budget_bytes),
-		.min = 4 * MIB, .max = TS_MAX_SIZE_BYTES,
+		.min = TS_RAM_MIN_BYTES, .max = TS_RAM_MAX_BYTES,
 		.live = true,
 		.default_text = "(half of memory, at most the size)",
 		.also = "limit ram-limit memory-limit mem-limit cap ram-cap "
@@ -105,7 +105,7 @@ static const struct ts_config_key keys[] = {
 	{
 		.section = "spill", .name = "size", .type = TS_KEY_SIZE,
 		FIELD(spill.size_bytes),
-		.min = 0, .max = 1ull << 46,
+		.min = 0, .max = TS_SPILL_MAX_BYTES,
 		.default_text = "(that of an existing file or device)",
 		.also = "limit max spill-size",
 		.help = "bytes to use of it; 0 is all that is there",

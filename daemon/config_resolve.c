@@ -45,6 +45,8 @@ static void resolve_defaults(struct ts_config_parser *parser)
 	uint64_t memory = parser->machine->memory_bytes;
 	uint64_t budget = memory / 2;
 
+	if (budget > TS_RAM_MAX_BYTES)
+		budget = TS_RAM_MAX_BYTES;
 	if (!given(parser, KEY(device.size_bytes)))
 		config->device.size_bytes =
 			memory < TS_MAX_SIZE_BYTES / SIZE_PER_MEMORY

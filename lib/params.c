@@ -13,13 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Every size class may hold a block of its own that is nearly empty. */
-#define RAM_MIN_BYTES (8ull << 20)
-/* A raw page's number in its word has 26 bits. */
-#define RAM_MAX_BYTES (256ull << 30)
-/* Eight segments and the header's; 2^25 segments of 1 MiB. */
-#define SPILL_MIN_BYTES (9ull << 20)
-#define SPILL_MAX_BYTES (1ull << 45)
 #define WATER_MIN 5
 #define HIGH_WATER_MAX 99
 #define LOW_WATER_MAX 98
@@ -166,28 +159,28 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		return set_size(&g, &params->size_bytes, TS_SLOT_BYTES,
 				TS_MAX_SIZE_BYTES);
 	if (!strcmp(key, "ram"))
-		return set_size(&g, &params->ram_bytes, RAM_MIN_BYTES,
-				RAM_MAX_BYTES);
+		return set_size(&g, &params->ram_bytes, TS_RAM_MIN_BYTES,
+				TS_RAM_MAX_BYTES);
 	if (!strcmp(key, "level"))
 		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
 			       TS_CODEC_LEVEL_MAX);
 	if (!strcmp(key, "reserve"))
 		return set_size(&g, &params->reserve_bytes, TS_BLOCK_BYTES,
-				RAM_MAX_BYTES);
+				TS_RAM_MAX_BYTES);
 	if (!strcmp(key, "keep"))
 		return set_path(&g, &params->keep_path);
 	if (!strcmp(key, "dictionary"))
 		return set_bool(&g, &params->dictionary);
 	if (!strcmp(key, "ram-max"))
-		return set_size(&g, &params->ram_max_bytes, RAM_MIN_BYTES,
-				RAM_MAX_BYTES);
+		return set_size(&g, &params->ram_max_bytes, TS_RAM_MIN_BYTES,
+				TS_RAM_MAX_BYTES);
 	if (!strcmp(key, "stats"))
 		return set_path(&g, &params->stats_path);
 	if (!strcmp(key, "spill"))
 		return set_path(&g, &params->spill_path);
 	if (!strcmp(key, "spill-size"))
-		return set_size(&g, &params->spill_bytes, SPILL_MIN_BYTES,
-				SPILL_MAX_BYTES);
+		return set_size(&g, &params->spill_bytes, TS_SPILL_MIN_BYTES,
+				TS_SPILL_MAX_BYTES);
 	if (!strcmp(key, "encrypt"))
 		return set_bool(&g, &params->encrypt);
 	if (!strcmp(key, "spill-force"))
@@ -229,7 +222,7 @@ static uint64_t default_ram_max(const struct ts_params *params,
 		return params->ram_bytes;
 	if (most > machine)
 		most = machine;
-	return most > RAM_MAX_BYTES ? RAM_MAX_BYTES : most;
+	return most > TS_RAM_MAX_BYTES ? TS_RAM_MAX_BYTES : most;
 }
 
 int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
@@ -255,10 +248,10 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 	}
 	if (!params->ram_bytes) {
 		params->ram_bytes = machine / 2;
-		if (params->ram_bytes < RAM_MIN_BYTES)
-			params->ram_bytes = RAM_MIN_BYTES;
-		if (params->ram_bytes > RAM_MAX_BYTES)
-			params->ram_bytes = RAM_MAX_BYTES;
+		if (params->ram_bytes < TS_RAM_MIN_BYTES)
+			params->ram_bytes = TS_RAM_MIN_BYTES;
+		if (params->ram_bytes > TS_RAM_MAX_BYTES)
+			params->ram_bytes = TS_RAM_MAX_BYTES;
 	}
 	if (params->ram_bytes > machine) {
 		ts_size_format(params->ram_bytes, given, sizeof(given));

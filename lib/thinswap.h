@@ -26,6 +26,14 @@
 #define TS_SLOT_SHIFT 12
 #define TS_SLOT_BYTES 4096u
 #define TS_MAX_SIZE_BYTES (1ull << 53) /* 8 PiB */
+/* Every size class may hold a block of its own that is nearly empty; a raw
+ * page's number in its word has 26 bits.
+ */
+#define TS_RAM_MIN_BYTES (8ull << 20)
+#define TS_RAM_MAX_BYTES (256ull << 30)
+/* Eight segments and the header's; 2^25 segments of 1 MiB. */
+#define TS_SPILL_MIN_BYTES (9ull << 20)
+#define TS_SPILL_MAX_BYTES (1ull << 45)
 
 struct ts_store;
 
