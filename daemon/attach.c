@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* attach.c - choosing a route, and what dead instances left
  *
- * The note is "ROUTE DEVICE". A device that a dead instance left switched on
- * as swap holds pages of live processes; a fresh, empty store behind it would
- * hand them zeros. So the start is refused, whatever else could be done.
+ * The note is "ROUTE DEVICE CONNECTIONS". A device that a dead instance left
+ * switched on as swap holds pages of live processes; a fresh, empty store
+ * behind it would hand them zeros. What can be taken over is, by adopt.c; here
+ * the start is refused, whatever else could be done.
  */
 #include "attach.h"
 
@@ -74,6 +75,49 @@ int ts_attach_choose(const struct ts_config *config,
 	return 0;
 }
 
+static uint64_t size_of(const char *device)
+{
+	unsigned long long sectors = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/block/%.32s/size",
+		 device + strlen("/dev/"));
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu", &sectors) != 1)
+		sectors = 0;
+	fclose(file);
+	return sectors * 512;
+}
+
+int ts_attach_find_swap(const struct ts_runtime *rt, struct ts_attach *ret)
+{
+	char note[64], route[16], device[TS_DEVICE_BYTES];
+	const struct ts_attach_ops *ops;
+	unsigned connections = 1;
+	struct ts_swap_use use;
+
+	if (ts_runtime_read_note(rt, DEVICE_NOTE, note, sizeof(note)) < 0 ||
+	    sscanf(note, "%15s %31s %u", route, device, &connections) < 2 ||
+	    strncmp(device, "/dev/", 5) != 0 || !(ops = route_named(route)) ||
+	    ts_swap_lookup(device, &use) < 0)
+		return -ENOENT;
+	ret->ops = ops;
+	strcpy(ret->device, device);
+	ret->size_bytes = size_of(device);
+	ret->connections = connections;
+	return 0;
+}
+
+bool ts_attach_holds_swap(const struct ts_attach *attach)
+{
+	struct ts_swap_use use;
+
+	return attach->device[0] && ts_swap_lookup(attach->device, &use) == 0;
+}
+
 int ts_attach_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 {
 	char note[64], route[16], device[TS_DEVICE_BYTES];
@@ -114,8 +158,8 @@ int ts_attach_note(struct ts_attach *attach, struct ts_error *error)
 	char note[64];
 	int err;
 
-	snprintf(note, sizeof(note), "%s %s", attach->ops->name,
-		 attach->device);
+	snprintf(note, sizeof(note), "%s %s %u", attach->ops->name,
+		 attach->device, attach->connections);
 	err = ts_runtime_note(attach->rt, DEVICE_NOTE, note);
 	return err < 0 ? ts_fail(error, err, "note the device: %m") : 0;
 }

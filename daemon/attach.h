@@ -13,6 +13,8 @@
 #ifndef TS_DAEMON_ATTACH_H
 #define TS_DAEMON_ATTACH_H
 
+#include <stdbool.h>
+
 #include "config.h"
 #include "error.h"
 #include "front.h"
@@ -74,6 +76,14 @@ extern const struct ts_attach_ops ts_attach_none;
  */
 int ts_attach_choose(const struct ts_config *config,
 		     const struct ts_attach_ops **ret, struct ts_error *error);
+
+/* The device that a dead instance noted, if it is still on as swap: sets ops,
+ * device, size_bytes and connections. -ENOENT when there is none.
+ */
+int ts_attach_find_swap(const struct ts_runtime *rt, struct ts_attach *ret);
+
+/* Is the device on as swap at this moment? */
+bool ts_attach_holds_swap(const struct ts_attach *attach);
 
 /* Look at what a dead instance noted. -EBUSY: its device is still on as swap,
  * and nothing may be served on it but the memory that belonged to it. Else

@@ -107,10 +107,11 @@ static void close_all(struct nbd_handle **handles, unsigned n)
 		nbd_close(handles[i]);
 }
 
-/* Open up to @want connections, warm when @warm, and describe the export.
- * @ret_n is what the server supports; on error nothing stays open.
+/* Open up to @want connections, warm them, by reading alone unless @write, and
+ * describe the export. @ret_n is what the server supports; on error nothing
+ * stays open.
  */
-static int open_connections(struct ts_attach *attach, unsigned want, bool warm,
+static int open_connections(struct ts_attach *attach, unsigned want, bool write,
 			    struct nbd_handle **ret, unsigned *ret_n,
 			    struct ts_nbd_export *ret_export,
 			    struct ts_error *error)
@@ -135,14 +136,12 @@ static int open_connections(struct ts_attach *attach, unsigned want, bool warm,
 		err = ts_nbd_describe(ret[n - 1], ret_export, error);
 		if (err < 0)
 			break;
-		if (warm) {
-			err = ts_nbd_warm(ret[n - 1], attach->server->pid,
-					  true, &warmth, error);
-			if (err < 0)
-				break;
-			if (warmth.rounds > attach->warmth.rounds)
-				attach->warmth = warmth;
-		}
+		err = ts_nbd_warm(ret[n - 1], attach->server->pid, write,
+				  &warmth, error);
+		if (err < 0)
+			break;
+		if (warmth.rounds > attach->warmth.rounds)
+			attach->warmth = warmth;
 		if (!ret_export->multi_conn && want > 1) {
 			ts_log(LOG_WARNING, "the server does not allow "
 			       "several connections; one is used");
@@ -252,6 +251,7 @@ static int nbd_reconnect(struct ts_attach *attach, struct ts_error *error)
 	unsigned n = 0;
 
 	/* Not warmed by writing: the store is full of pages in use. */
+	attach->warmth = (struct ts_nbd_warmth){0};
 	err = open_connections(attach, attach->connections, false, handles,
 			       &n, &export, error);
 	if (err < 0)

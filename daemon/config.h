@@ -55,6 +55,11 @@ struct ts_config {
 	} device;
 	struct {
 		uint64_t budget_bytes; /* at most memory, at most the size */
+		/* What it can be tuned to; not a key. 0: for the server to
+		 * say. Once set it stays, since the memory of a server that
+		 * is replaced is of that size.
+		 */
+		uint64_t max_bytes;
 	} ram;
 	struct {
 		int level; /* of zstd */

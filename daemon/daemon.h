@@ -5,7 +5,8 @@
  * thread of its own and its own lock. Life:
  *
  *   starting → running ⇄ draining → stopping
- *                  └→ failed: the server died under a device in use
+ *                ⇅  └→ failed: the server died under a device in use, and
+ *           recovering          there is no successor
  *
  * "running" with or without a device: attach and detach come and go.
  */
@@ -19,15 +20,19 @@
 #include "attach.h"
 #include "config.h"
 #include "error.h"
+#include "front.h"
 #include "harden.h"
 #include "probe.h"
+#include "revive.h"
 #include "runtime.h"
 #include "spawn.h"
 #include "steps.h"
+#include "visible.h"
 
 enum ts_state {
 	TS_STARTING,
 	TS_RUNNING,
+	TS_RECOVERING, /* a successor of the server is on its way */
 	TS_DRAINING,
 	TS_STOPPING,
 	TS_FAILED,
@@ -48,8 +53,12 @@ struct ts_daemon {
 	const struct ts_front_ops *front; /* what serves; set by the route */
 	char served_path[TS_RUNTIME_PATH_BYTES]; /* its socket or file */
 	int listen_fd;
+	struct ts_args server_args;
 	struct ts_child server;
 	struct ts_probe *probe;
+	struct ts_revival revival;
+	bool adopted;       /* from a dead instance: see adopt.h */
+	bool server_lived;  /* when that was done */
 	struct ts_attach attach;
 	bool wants_swapon; /* for the attach under way */
 	struct ts_harden_table own_rows; /* taken at start, for the daemon */
@@ -64,6 +73,7 @@ struct ts_daemon {
 	struct ts_control *control;
 	struct ts_drain *drain;
 	bool stop_wanted; /* end when the drain has succeeded */
+	uint64_t warned_ns[TS_N_WARNINGS + 1]; /* see visible.h; 0: never */
 	bool stuck;       /* reads through the store do not come back */
 	int exit_code;
 };
@@ -83,6 +93,16 @@ int ts_daemon_unserve(struct ts_daemon *d, struct ts_error *error);
 
 /* start.c: attach, and swap on unless @swapon is false. Blocks for seconds. */
 int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error);
+
+/* start.c: go on with the device of a dead instance, which is adopted. */
+int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error);
+
+/* start.c: a server, and a read through it; also for a successor. */
+int ts_daemon_start_server(struct ts_daemon *d, struct ts_error *error);
+int ts_daemon_start_probe(struct ts_daemon *d, struct ts_error *error);
+
+/* start.c: read back what holds for the daemon and its server. */
+void ts_daemon_check_hardening(struct ts_daemon *d);
 
 /* start.c: undo an attach whose swap is off (drain.c sees to that). */
 int ts_daemon_disconnect(struct ts_daemon *d, struct ts_error *error);

@@ -196,6 +196,13 @@ int ts_drain_begin(struct ts_daemon *d, bool force, struct ts_error *error)
 		finish(d);
 		return 0;
 	}
+	if (d->state == TS_FAILED && d->revival.gave_up && !force)
+		return ts_fail(error, -ENODATA,
+			       "no server of %s stays up: the %llu KiB swapped "
+			       "out there are kept, but cannot be read. Mend "
+			       "what the log names, then send SIGHUP "
+			       "(systemctl reload thinswap)", d->attach.device,
+			       (unsigned long long)use.used_bytes / 1024);
 	if (d->state == TS_FAILED && !force)
 		return ts_fail(error, -ENODATA,
 			       "the server of %s died: the %llu KiB swapped "

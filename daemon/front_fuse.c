@@ -4,6 +4,10 @@
  * It mounts in a private directory and ends when the mount is gone. Before a
  * start, the mount that a dead instance left is taken away; loop devices on it
  * are gone by then (see ts_attach_reclaim()).
+ *
+ * It keeps no memory for a successor: when it dies, the kernel fails all that
+ * its mount is asked, at once and for good, so that nothing could be served
+ * from what was kept.
  */
 #include "front.h"
 
@@ -60,7 +64,7 @@ static void fuse_command(const struct ts_config *config,
 	ts_args_add(args, "%d", config->tuning.threads);
 	ts_args_add(args, "%s", ts_runtime_path(rt, MOUNT_NAME, mount));
 	ts_args_add(args, "size=%" PRIu64, config->device.size_bytes);
-	ts_args_add_engine(args, config);
+	ts_args_add_engine(args, config, rt);
 }
 
 const struct ts_front_ops ts_front_fuse = {

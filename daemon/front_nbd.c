@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "memory.h"
 #include "nbdclient.h"
 
 #define PLUGIN_FILE "nbdkit-thinswap-plugin.so"
@@ -62,7 +63,7 @@ static void nbd_command(const struct ts_config *config,
 			const struct ts_runtime *rt, struct ts_args *args)
 {
 	const char *plugin = config->tuning.plugin, *beside;
-	char path[PATH_MAX];
+	char path[PATH_MAX], memory[TS_RUNTIME_PATH_BYTES];
 
 	beside = ts_front_beside("../plugin/" PLUGIN_FILE, path, sizeof(path));
 	if (strcmp(plugin, "thinswap") == 0 && beside)
@@ -75,8 +76,10 @@ static void nbd_command(const struct ts_config *config,
 	ts_args_add(args, "size=%" PRIu64, config->device.size_bytes);
 	if (!is_ours(plugin))
 		return;
-	ts_args_add_engine(args, config);
+	ts_args_add_engine(args, config, rt);
 	ts_args_add(args, "reserve=%" PRIu64, reserve_bytes(config));
+	ts_args_add(args, "keep=%s",
+		    ts_runtime_path(rt, TS_MEMORY_FILE, memory));
 }
 
 struct connection {

@@ -115,7 +115,9 @@ static int start(struct ts_daemon *d, struct ts_error *error)
 	err = ts_daemon_serve(d, error);
 	if (err < 0)
 		return err;
-	if (d->config.device.attach != TS_ATTACH_NONE)
+	if (d->adopted)
+		err = ts_daemon_resume(d, error);
+	else if (d->config.device.attach != TS_ATTACH_NONE)
 		err = ts_daemon_attach(d, d->config.tuning.swapon, error);
 	if (err == 0)
 		err = ts_watch_begin(d, error);
@@ -139,7 +141,8 @@ static int live(struct ts_daemon *d)
 			ts_fail(&error, code, "event loop: %m");
 		ts_watch_end(d);
 	}
-	d->state = TS_STOPPING;
+	if (d->state != TS_STARTING)
+		d->state = TS_STOPPING;
 	sd_notify(0, "STOPPING=1");
 	if (err < 0 || code < 0) {
 		ts_log(err == -ECANCELED ? LOG_NOTICE : LOG_ERR, "%s",
@@ -148,6 +151,15 @@ static int live(struct ts_daemon *d)
 		code = EXIT_FAILED;
 	}
 	ts_drain_abandon(d);
+	ts_revive_cancel(d);
+	if (err < 0 && d->adopted && ts_attach_holds_swap(&d->attach)) {
+		ts_log(LOG_CRIT, "swap on %s could not be taken over and is "
+		       "left as it is: nothing of it is stopped, nothing "
+		       "served in its place. Mend what is named above and "
+		       "start again, or swapoff %s", d->attach.device,
+		       d->attach.device);
+		return EXIT_FAILED;
+	}
 	if (d->device.done > 0 && ts_daemon_disconnect(d, &error) < 0) {
 		/* Swap that stays on needs its server, also without us. */
 		ts_log(LOG_CRIT, "leaving %s (pid %d) to serve %s",

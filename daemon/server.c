@@ -44,19 +44,16 @@ static int start_time(pid_t pid, unsigned long long *ret)
 	return 0;
 }
 
-int ts_server_start(const struct ts_front_ops *front,
-		    const struct ts_config *config,
-		    const struct ts_runtime *rt, int listen_fd, bool realtime,
-		    struct ts_child *ret, struct ts_error *error)
+int ts_server_start(const struct ts_args *args, const struct ts_runtime *rt,
+		    int listen_fd, bool realtime, struct ts_child *ret,
+		    struct ts_error *error)
 {
-	struct ts_args args = { .n = 0 };
 	unsigned long long started = 0;
 	struct ts_child child;
 	char note[64];
 	int err;
 
-	front->command(config, rt, &args);
-	err = ts_spawn(&(struct ts_spawn){ .argv = args.argv,
+	err = ts_spawn(&(struct ts_spawn){ .argv = args->argv,
 					   .listen_fd = listen_fd,
 					   .output_fd = -1,
 					   .serves_swap = true,
@@ -69,7 +66,7 @@ int ts_server_start(const struct ts_front_ops *front,
 		err = ts_runtime_note(rt, TS_SERVER_NOTE, note);
 	}
 	if (err < 0) {
-		ts_server_stop(rt, &child);
+		ts_server_kill(rt, &child);
 		return ts_fail(error, err, "note the server's pid: %m");
 	}
 	*ret = child;
@@ -81,6 +78,14 @@ void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server)
 	if (server->pid <= 0)
 		return;
 	ts_child_stop(server, TS_SERVER_GRACE_MS);
+	ts_server_forget(rt);
+}
+
+void ts_server_kill(const struct ts_runtime *rt, struct ts_child *server)
+{
+	if (server->pid <= 0)
+		return;
+	ts_child_kill(server);
 	ts_server_forget(rt);
 }
 
@@ -99,6 +104,57 @@ pid_t ts_server_find_orphan(const struct ts_runtime *rt)
 	    sscanf(note, "%d %llu", &pid, &noted) != 2 || pid <= 0)
 		return 0;
 	return start_time(pid, &now) == 0 && now == noted ? pid : 0;
+}
+
+/* Its first argument is a name for systemd, not a path; see spawn.c. */
+static int read_command(pid_t pid, const struct ts_args *program,
+			struct ts_args *ret)
+{
+	char path[32], text[sizeof(ret->room)];
+	size_t got, at;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	got = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[got] = '\0';
+	at = strlen(text) + 1;
+	if (at >= got)
+		return -ESRCH;
+	ts_args_add(ret, "%s", program->argv[0]);
+	for (; at < got; at += strlen(text + at) + 1)
+		ts_args_add(ret, "%s", text + at);
+	return 0;
+}
+
+int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
+		    const struct ts_args *program, struct ts_args *ret_args,
+		    struct ts_child *ret, struct ts_error *error)
+{
+	const char *base = strrchr(program->argv[0], '/');
+	struct ts_child child = { .pid = pid };
+	int err;
+
+	child.pidfd = syscall(SYS_pidfd_open, pid, 0);
+	if (child.pidfd < 0)
+		return ts_fail(error, -errno, "pidfd_open: %m");
+	/* The pid may have passed to another process since it was looked up;
+	 * the descriptor cannot.
+	 */
+	err = ts_server_find_orphan(rt) == pid ? 0 : -ESRCH;
+	if (err == 0)
+		err = read_command(pid, program, ret_args);
+	if (err < 0) {
+		close(child.pidfd);
+		return ts_fail(error, err, "take over pid %d: %m", pid);
+	}
+	snprintf(child.name, sizeof(child.name), "%s",
+		 base ? base + 1 : program->argv[0]);
+	*ret = child;
+	return 0;
 }
 
 int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,

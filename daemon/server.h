@@ -3,8 +3,8 @@
  *
  * The listening socket belongs to the daemon and is lent to nbdkit: it
  * survives nbdkit's death. nbdkit itself also survives the daemon's, on
- * purpose: while swap is on, somebody must serve it. What such an orphan is
- * still needed for is decided by ts_server_find_orphan()'s caller.
+ * purpose: while swap is on, somebody must serve it. Such an orphan is taken
+ * over or ended; adopt.h decides.
  */
 #ifndef TS_DAEMON_SERVER_H
 #define TS_DAEMON_SERVER_H
@@ -15,20 +15,23 @@
 #include "runtime.h"
 #include "spawn.h"
 
-/* Start @front, lend it @listen_fd (or -1), and note its pid in the runtime
- * directory. It answers once its probe's open() succeeds.
+/* Start it with the command line @args, lend it @listen_fd (or -1), and note
+ * its pid in the runtime directory. It answers once its probe's open()
+ * succeeds.
  *
  * @realtime  let its threads run in SCHED_RR
  */
-int ts_server_start(const struct ts_front_ops *front,
-		    const struct ts_config *config,
-		    const struct ts_runtime *rt, int listen_fd, bool realtime,
-		    struct ts_child *ret, struct ts_error *error);
+int ts_server_start(const struct ts_args *args, const struct ts_runtime *rt,
+		    int listen_fd, bool realtime, struct ts_child *ret,
+		    struct ts_error *error);
 
 /* End it. Never while swap is on: nbdkit answers requests with errors once it
- * has been told to quit.
+ * has been told to quit, and its kept memory goes away.
  */
 void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server);
+
+/* Kill it, so that its kept memory stays for a successor. */
+void ts_server_kill(const struct ts_runtime *rt, struct ts_child *server);
 
 /* It has ended by itself and is reaped: forget the note. */
 void ts_server_forget(const struct ts_runtime *rt);
@@ -37,6 +40,14 @@ void ts_server_forget(const struct ts_runtime *rt);
  * 0 when there is none.
  */
 pid_t ts_server_find_orphan(const struct ts_runtime *rt);
+
+/* Take over an orphan. It is not our child: its end is seen, its exit status
+ * is not. @ret_args is its command line; its program is the first of
+ * @program.
+ */
+int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
+		    const struct ts_args *program, struct ts_args *ret_args,
+		    struct ts_child *ret, struct ts_error *error);
 
 /* End an orphan that nothing needs, and wait until it is gone. */
 int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,

@@ -245,29 +245,46 @@ bool ts_child_is_alive(const struct ts_child *child)
 
 int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status)
 {
-	int status = 0;
+	int status = 0, got;
 
 	if (!has_ended(child, timeout_ms))
 		return -ETIMEDOUT;
-	while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
-		;
+	do {
+		got = waitpid(child->pid, &status, 0);
+	} while (got < 0 && errno == EINTR);
 	close(child->pidfd);
 	child->pidfd = -1;
 	child->pid = 0;
-	if (ret_status)
+	if (!ret_status)
+		return 0;
+	if (got < 0)
+		*ret_status = TS_STATUS_UNKNOWN;
+	else
 		*ret_status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) :
 						    WEXITSTATUS(status);
 	return 0;
+}
+
+/* By its descriptor: the pid of what is not our child can be another's. */
+static void send_signal(const struct ts_child *child, int sig)
+{
+	syscall(SYS_pidfd_send_signal, child->pidfd, sig, NULL, 0);
 }
 
 void ts_child_stop(struct ts_child *child, int grace_ms)
 {
 	if (child->pid <= 0)
 		return;
-	kill(child->pid, SIGTERM);
-	if (ts_child_wait(child, grace_ms, NULL) == 0)
+	send_signal(child, SIGTERM);
+	if (ts_child_wait(child, grace_ms, NULL) < 0)
+		ts_child_kill(child);
+}
+
+void ts_child_kill(struct ts_child *child)
+{
+	if (child->pid <= 0)
 		return;
-	kill(child->pid, SIGKILL);
+	send_signal(child, SIGKILL);
 	ts_child_wait(child, -1, NULL);
 }
 

@@ -32,6 +32,9 @@ struct ts_child {
 	int pidfd;
 };
 
+/* An exit status that nobody could read: not our child, see server.h. */
+#define TS_STATUS_UNKNOWN (-1)
+
 /* A child that is not there yet. */
 #define TS_CHILD_NONE ((struct ts_child){.pidfd = -1})
 
@@ -43,8 +46,8 @@ int ts_spawn(const struct ts_spawn *how, struct ts_child *ret,
 bool ts_child_is_alive(const struct ts_child *child);
 
 /* Wait up to @timeout_ms (-1: for ever) for its end and reap it.
- * Returns 0 with the exit status, or 128 + signal, in @ret_status;
- * -ETIMEDOUT while it lives.
+ * Returns 0 with the exit status, or 128 + signal, or TS_STATUS_UNKNOWN in
+ * @ret_status; -ETIMEDOUT while it lives.
  */
 int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status);
 
@@ -52,6 +55,11 @@ int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status);
  * Nothing to do for a child that is not there.
  */
 void ts_child_stop(struct ts_child *child, int grace_ms);
+
+/* SIGKILL: for a server that must not end cleanly, since it would take what
+ * it keeps with it; reaps it.
+ */
+void ts_child_kill(struct ts_child *child);
 
 /* Run a helper to its end. -ETIMEDOUT (and SIGKILL) after @timeout_ms;
  * -EBUSY when it failed and said that the device is busy; -EIO for any other

@@ -12,8 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "adopt.h"
 #include "control.h"
 #include "log.h"
+#include "memory.h"
 #include "server.h"
 #include "swaparea.h"
 
@@ -30,7 +32,7 @@ static int undo_runtime(struct ts_daemon *d, struct ts_error *error)
 	return 0;
 }
 
-static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
+static int reclaim(struct ts_daemon *d, struct ts_error *error)
 {
 	pid_t orphan;
 	int err;
@@ -39,11 +41,39 @@ static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
 	if (err < 0)
 		return err;
 	orphan = ts_server_find_orphan(&d->rt);
-	if (!orphan)
-		return 0;
-	ts_log(LOG_WARNING, "ending the server that a dead instance left "
-	       "(pid %d); nothing is swapped out to it", orphan);
-	return ts_server_end_orphan(&d->rt, orphan, error);
+	if (orphan) {
+		ts_log(LOG_WARNING, "ending the server that a dead instance "
+		       "left (pid %d); nothing is swapped out to it", orphan);
+		err = ts_server_end_orphan(&d->rt, orphan, error);
+	}
+	/* Behind a bare socket nobody can tell whether it is needed: there
+	 * the server decides.
+	 */
+	if (err == 0 && d->config.device.attach != TS_ATTACH_NONE)
+		err = ts_memory_reclaim(&d->rt, error);
+	return err;
+}
+
+static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
+{
+	int err;
+
+	d->attach.config = &d->config;
+	d->attach.rt = &d->rt;
+	d->attach.server = &d->server;
+	err = ts_adopt(d, error);
+	if (err == -ENOENT)
+		err = reclaim(d, error);
+	return err;
+}
+
+/* The server has ended. Cleanly, and this finds nothing. */
+static int undo_leftovers(struct ts_daemon *d, struct ts_error *error)
+{
+	if (ts_attach_holds_swap(&d->attach))
+		return ts_fail(error, -EBUSY, "%s is on as swap",
+			       d->attach.device);
+	return ts_memory_reclaim(&d->rt, error);
 }
 
 static int run_harden_self(struct ts_daemon *d, struct ts_error *error)
@@ -56,8 +86,10 @@ static int run_harden_self(struct ts_daemon *d, struct ts_error *error)
 /* Which device it will be decides which server is needed. */
 static int run_route(struct ts_daemon *d, struct ts_error *error)
 {
-	int err = ts_attach_choose(&d->config, &d->attach.ops, error);
+	int err = 0;
 
+	if (!d->adopted)
+		err = ts_attach_choose(&d->config, &d->attach.ops, error);
 	if (err < 0)
 		return err;
 	d->front = d->attach.ops->front;
@@ -67,6 +99,9 @@ static int run_route(struct ts_daemon *d, struct ts_error *error)
 
 static int run_place(struct ts_daemon *d, struct ts_error *error)
 {
+	/* The server of a dead instance has its place, and its socket. */
+	if (d->server_lived)
+		return 0;
 	return d->front->prepare(&d->config, &d->rt, &d->listen_fd, error);
 }
 
@@ -82,20 +117,37 @@ static bool wants_realtime(const struct ts_daemon *d)
 	return ts_harden_wants_realtime(&d->config, d->front->has_socket);
 }
 
-static int run_server(struct ts_daemon *d, struct ts_error *error)
+int ts_daemon_start_server(struct ts_daemon *d, struct ts_error *error)
 {
-	return ts_server_start(d->front, &d->config, &d->rt, d->listen_fd,
+	return ts_server_start(&d->server_args, &d->rt, d->listen_fd,
 			       wants_realtime(d),
 			       &d->server, error);
 }
 
+static int run_server(struct ts_daemon *d, struct ts_error *error)
+{
+	if (d->server_lived)
+		return 0;
+	d->front->command(&d->config, &d->rt, &d->server_args);
+	return ts_daemon_start_server(d, error);
+}
+
+/* What swap is on keeps its server, and its memory, whatever becomes of us. So
+ * does what was taken over, until the start is complete.
+ */
 static int undo_server(struct ts_daemon *d, struct ts_error *error)
 {
+	if (d->state == TS_STARTING && d->server_lived)
+		return ts_fail(error, -EBUSY, "%s (pid %d) was there before",
+			       d->server.name, d->server.pid);
+	if (ts_attach_holds_swap(&d->attach))
+		return ts_fail(error, -EBUSY, "%s is on as swap",
+			       d->attach.device);
 	ts_server_stop(&d->rt, &d->server);
 	return 0;
 }
 
-static int run_probe(struct ts_daemon *d, struct ts_error *error)
+int ts_daemon_start_probe(struct ts_daemon *d, struct ts_error *error)
 {
 	return ts_probe_start(d->front->probe, d->served_path, &d->server,
 			      PROBE_INTERVAL_MS, &d->probe, error);
@@ -124,9 +176,6 @@ static int run_attach(struct ts_daemon *d, struct ts_error *error)
 {
 	int err;
 
-	d->attach.config = &d->config;
-	d->attach.rt = &d->rt;
-	d->attach.server = &d->server;
 	d->attach.device_fd = -1;
 	err = d->attach.ops->attach(&d->attach, error);
 	if (err < 0)
@@ -150,7 +199,7 @@ static int run_check_device(struct ts_daemon *d, struct ts_error *error)
 				    d->attach.size_bytes, error);
 }
 
-static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
+static void make_table(struct ts_daemon *d)
 {
 	struct ts_harden_table *table = &d->harden;
 	const struct ts_attach *attach = &d->attach;
@@ -175,7 +224,21 @@ static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
 			      attach->ops->limits,
 			      "route %s", attach->ops->name);
 	}
-	return ts_harden_judge(table, d->config.security.strict, error);
+}
+
+static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
+{
+	make_table(d);
+	return ts_harden_judge(&d->harden, d->config.security.strict, error);
+}
+
+/* With swap on it is too late to refuse. */
+void ts_daemon_check_hardening(struct ts_daemon *d)
+{
+	struct ts_error error;
+
+	make_table(d);
+	ts_harden_judge(&d->harden, false, &error);
 }
 
 static int run_mkswap(struct ts_daemon *d, struct ts_error *error)
@@ -201,12 +264,12 @@ static int undo_swapon(struct ts_daemon *d, struct ts_error *error)
 
 static const struct ts_step serve_steps[] = {
 	{ "take the runtime directory", run_runtime, undo_runtime },
-	{ "look for leftovers", run_leftovers, NULL },
+	{ "look for leftovers", run_leftovers, undo_leftovers },
 	{ "harden the daemon", run_harden_self, NULL },
 	{ "choose the route", run_route, NULL },
 	{ "make the place to serve", run_place, undo_place },
 	{ "start the server", run_server, undo_server },
-	{ "read through the store", run_probe, undo_probe },
+	{ "read through the store", ts_daemon_start_probe, undo_probe },
 	{ "make the control socket", run_control, undo_control },
 };
 
@@ -260,6 +323,22 @@ int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error)
 		ts_log(LOG_NOTICE, "%s is %s", d->attach.device,
 		       swapon ? "on as swap" : "attached, with a swap header");
 	return err;
+}
+
+int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = 0;
+
+	if (!d->attach.device[0])
+		return 0;
+	if (!d->server_lived)
+		err = d->attach.ops->reconnect(&d->attach, error);
+	if (err < 0)
+		return err;
+	d->device.done = N(device_steps);
+	ts_daemon_check_hardening(d);
+	ts_log(LOG_NOTICE, "%s is on as swap still, and served", d->attach.device);
+	return 0;
 }
 
 int ts_daemon_disconnect(struct ts_daemon *d, struct ts_error *error)

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "daemon.h"
 #include "log.h"
+#include "memory.h"
 #include "swaparea.h"
 #include "util/harden.h"
 #include "util/size.h"
@@ -24,6 +25,7 @@ const char *ts_state_name(enum ts_state state)
 {
 	static const char *const names[] = {
 		[TS_STARTING] = "starting", [TS_RUNNING] = "running",
+		[TS_RECOVERING] = "recovering",
 		[TS_DRAINING] = "draining", [TS_STOPPING] = "stopping",
 		[TS_FAILED] = "failed",
 	};
@@ -51,7 +53,15 @@ void ts_daemon_status_refresh(struct ts_daemon *d)
 	const char *device = d->attach.device;
 	struct ts_swap_use use;
 
-	if (d->state == TS_FAILED)
+	if (d->state == TS_RECOVERING)
+		ts_daemon_status(d, "the server died; its memory is kept, and "
+				 "a new one takes it over (try %u)",
+				 d->revival.in_row);
+	else if (d->state == TS_FAILED && d->revival.gave_up)
+		ts_daemon_status(d, "FAILED: no server stays up; what was "
+				 "stored is kept, and requests wait. SIGHUP "
+				 "tries again");
+	else if (d->state == TS_FAILED)
 		ts_daemon_status(d, "FAILED: the server of %s died; what was "
 				 "swapped out there is lost", device);
 	else if (!device[0])
@@ -129,6 +139,35 @@ static json_t *describe_store(struct ts_daemon *d)
 	return store;
 }
 
+/* What outlives the server, and how often that was needed. */
+static json_t *describe_memory(struct ts_daemon *d)
+{
+	struct ts_memory memory;
+
+	if (ts_memory_look(&d->rt, &memory) < 0)
+		return json_null();
+	return json_pack("{s:i, s:I, s:I}",
+			 "segment", memory.segment,
+			 "size_bytes", (json_int_t)memory.size_bytes,
+			 "resident_bytes", (json_int_t)memory.resident_bytes);
+}
+
+static json_t *describe_successors(struct ts_daemon *d)
+{
+	const struct ts_revival *revival = &d->revival;
+
+	return json_pack("{s:I, s:i, s:o, s:o}",
+			 "taken_over", (json_int_t)revival->taken_over,
+			 "tries_in_a_row", revival->in_row,
+			 "last_status", revival->deaths == 0 ||
+			 revival->last_status == TS_STATUS_UNKNOWN ?
+				 json_null() :
+				 json_integer(revival->last_status),
+			 "last_seconds", revival->taken_over ?
+				 json_real(revival->last_ns / 1e9) :
+				 json_null());
+}
+
 static json_t *describe_probe(struct ts_daemon *d)
 {
 	struct ts_probe_state state;
@@ -178,7 +217,7 @@ json_t *ts_status_json(struct ts_daemon *d)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	now_ns = now.tv_sec * 1000000000ull + now.tv_nsec;
 	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
-			 "s:o, s:o, s:o}",
+			 "s:o, s:o, s:o, s:o, s:o}",
 			 "version", TS_VERSION,
 			 "runtime_dir", d->rt.dir,
 			 "socket", d->front->has_socket ?
@@ -193,6 +232,10 @@ json_t *ts_status_json(struct ts_daemon *d)
 			 "uptime_seconds", (now_ns - d->started_ns) / 1e9,
 			 "device", describe_device(d),
 			 "store", describe_store(d),
+			 "kept_memory", describe_memory(d),
+			 "successors", describe_successors(d),
 			 "probe", describe_probe(d),
-			 "hardening", describe_hardening(&d->harden));
+			 "hardening", describe_hardening(&d->harden),
+			 "settings", ts_visible_settings(d),
+			 "warnings", ts_visible_warnings(d));
 }

@@ -4,9 +4,10 @@
  * SIGTERM asks for a drain; only when it has succeeded does the daemon end,
  * and only then is nbdkit asked to. One that is refused changes nothing.
  *
- * A server that dies with a device attached takes what was swapped out with
- * it. A fresh one would be empty and hand zeros to live processes, so none is
- * started: the daemon stays, says what is lost, and waits for a person.
+ * A server that dies and has kept its memory gets a successor; see revive.c.
+ * One that has not takes what was swapped out with it. A fresh one would be
+ * empty and hand zeros to live processes, so none is started: the daemon
+ * stays, says what is lost, and waits for a person.
  */
 #include "watch.h"
 
@@ -71,6 +72,7 @@ static int on_reload(sd_event_source *source,
 		     const struct signalfd_siginfo *info, void *opaque)
 {
 	ts_daemon_reload(opaque);
+	ts_revive_again(opaque);
 	return 0;
 }
 
@@ -92,12 +94,19 @@ static int on_server_end(sd_event_source *source, int fd, uint32_t events,
 			 void *opaque)
 {
 	struct ts_daemon *d = opaque;
-	int status = 0;
+	int status = 0, err;
 
 	d->server_source = sd_event_source_disable_unref(d->server_source);
 	ts_child_wait(&d->server, -1, &status);
 	ts_server_forget(&d->rt);
-	ts_log(LOG_CRIT, "%s ended with status %d", d->server.name, status);
+	if (status == TS_STATUS_UNKNOWN)
+		ts_log(LOG_CRIT, "%s ended", d->server.name);
+	else
+		ts_log(LOG_CRIT, "%s ended with status %d", d->server.name,
+		       status);
+	err = ts_revive_begin(d, status);
+	if (err == 0)
+		return 0;
 	if (d->attach.device[0]) {
 		declare_failed(d, d->server.name);
 	} else {
@@ -111,6 +120,9 @@ void ts_watch_feed(struct ts_daemon *d)
 {
 	struct ts_probe_state state;
 
+	/* While a successor is on its way there is none; that is limited. */
+	if (!d->probe && d->state == TS_RECOVERING)
+		sd_notify(0, "WATCHDOG=1");
 	if (!d->probe)
 		return;
 	ts_probe_look(d->probe, &state);
@@ -133,11 +145,19 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 	struct ts_daemon *d = opaque;
 
 	ts_watch_feed(d);
+	ts_visible_tick(d);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);
 	sd_event_source_set_time_relative(source, TICK_US);
 	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 	return 0;
+}
+
+int ts_watch_server(struct ts_daemon *d)
+{
+	ts_revive_note_start(d);
+	return sd_event_add_io(d->event, &d->server_source, d->server.pidfd,
+			       EPOLLIN, on_server_end, d);
 }
 
 int ts_watch_begin(struct ts_daemon *d, struct ts_error *error)
@@ -151,9 +171,7 @@ int ts_watch_begin(struct ts_daemon *d, struct ts_error *error)
 		err = sd_event_add_signal(d->event, NULL, SIGHUP, on_reload,
 					  d);
 	if (err >= 0)
-		err = sd_event_add_io(d->event, &d->server_source,
-				      d->server.pidfd, EPOLLIN, on_server_end,
-				      d);
+		err = ts_watch_server(d);
 	if (err >= 0)
 		err = sd_event_add_time_relative(d->event, &d->tick_source,
 						 CLOCK_MONOTONIC, TICK_US, 0,

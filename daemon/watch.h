@@ -12,6 +12,9 @@ int ts_watch_begin(struct ts_daemon *d, struct ts_error *error);
 
 void ts_watch_end(struct ts_daemon *d);
 
+/* React to the death of the server that runs now. 0 or -errno. */
+int ts_watch_server(struct ts_daemon *d);
+
 /* A drain is over: with 0 the device is gone. */
 void ts_watch_drain_ended(struct ts_daemon *d, int err);
 

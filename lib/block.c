@@ -45,6 +45,18 @@ int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
 	return 0;
 }
 
+int ts_blocks_set_budget(struct ts_blocks *blocks, uint64_t n)
+{
+	if (n > blocks->n)
+		return -ERANGE;
+	ts_lock(&blocks->lock);
+	ts_store_relaxed(&blocks->budget, (uint32_t)n);
+	/* Who waits for room may find some, or none. */
+	pthread_cond_broadcast(&blocks->refilled);
+	ts_unlock(&blocks->lock);
+	return 0;
+}
+
 void ts_blocks_fini(struct ts_blocks *blocks)
 {
 	if (!blocks->meta)
@@ -259,6 +271,18 @@ uint32_t ts_blocks_free_touched(struct ts_blocks *blocks)
 	n = blocks->n_touched;
 	ts_unlock(&blocks->lock);
 	return n;
+}
+
+uint32_t ts_blocks_room(struct ts_blocks *blocks)
+{
+	uint32_t room;
+
+	ts_lock(&blocks->lock);
+	room = blocks->budget > blocks->n_taken ?
+		       blocks->budget - blocks->n_taken :
+		       0;
+	ts_unlock(&blocks->lock);
+	return room;
 }
 
 uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks)

@@ -62,9 +62,16 @@ struct ts_blocks {
 	uint32_t n_coming;     /* of these, being touched */
 };
 
-/* Metadata for n blocks at @base. Returns 0 or -ENOMEM. */
+/* Metadata for n blocks at @base, all of which are the budget at first.
+ * Returns 0 or -ENOMEM.
+ */
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
 		   uint32_t reserve);
+
+/* Change the budget, up to n blocks: returns 0 or -ERANGE. What is in use
+ * beyond a lowered budget stays.
+ */
+int ts_blocks_set_budget(struct ts_blocks *blocks, uint64_t n);
 void ts_blocks_fini(struct ts_blocks *blocks);
 
 static inline void *ts_block_addr(const struct ts_blocks *blocks, uint32_t i)
@@ -114,6 +121,9 @@ unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
 
 /* Free and touched blocks; a hint when called without the lock. */
 uint32_t ts_blocks_free_touched(struct ts_blocks *blocks);
+
+/* What the budget leaves beside the blocks handed out. */
+uint32_t ts_blocks_room(struct ts_blocks *blocks);
 
 /* Bytes of block memory that are resident. */
 uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks);

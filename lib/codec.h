@@ -60,6 +60,11 @@ struct ts_coder *ts_codec_encoder(struct ts_codec *codec);
  */
 void ts_codec_retire(struct ts_codec *codec);
 
+/* Change the level. Waits for every encoder; allocates, so it is not for the
+ * request path. Returns 0, or -ENOMEM: nothing has changed.
+ */
+int ts_codec_set_level(struct ts_codec *codec, int level);
+
 /* Touch the memory of all coders, none of which is in use. */
 void ts_codec_touch(struct ts_codec *codec);
 

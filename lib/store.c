@@ -10,6 +10,8 @@
 #include "store.h"
 #include "batch.h"
 #include "compact.h"
+#include "config.h"
+#include "publish.h"
 #include "recover.h"
 #include "util/lock.h"
 
@@ -50,7 +52,7 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 	struct ts_spill *spill = core->media.spill;
 	struct ts_kept_size size = {
 		.n_slots = core->n_slots,
-		.n_blocks = (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT),
+		.n_blocks = (uint32_t)(params->ram_max_bytes >> TS_BLOCK_SHIFT),
 		.n_segments = spill ? spill->segments.n : 0,
 		.root_bytes = ts_clusters_root_bytes(core->n_slots),
 	};
@@ -68,6 +70,8 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 				       (uint32_t)(params->reserve_bytes >>
 						  TS_BLOCK_SHIFT));
 	if (!error) {
+		ts_blocks_set_budget(&core->media.blocks,
+				     params->ram_bytes >> TS_BLOCK_SHIFT);
 		ts_pool_init(&core->media.pool, &core->media.blocks);
 		error = ts_clusters_init(&core->clusters, &core->media.pool,
 					 kept->root, core->n_slots);
@@ -124,16 +128,40 @@ static void init_train(struct ts_store *store, const struct ts_params *params)
 	media->train = &store->train;
 }
 
+/* The shards: private, or in the statistics file. */
+static int init_stats(struct ts_store *store, const char *path, char *err,
+		      size_t err_bytes)
+{
+	struct ts_statsfile *file = &store->statsfile;
+	struct ts_stats *stats = &store->core.media.stats;
+	int error = 0;
+
+	if (path)
+		error = ts_statsfile_new(file, path, TS_VERSION, err,
+					 err_bytes);
+	if (error)
+		return error;
+	if (path && file->shares) {
+		stats->shard = file->map->shard;
+		return 0;
+	}
+	error = ts_stats_init(stats);
+	if (error)
+		snprintf(err, err_bytes, "%s", strerror(-error));
+	return error;
+}
+
 static int init_store(struct ts_store *store, const struct ts_params *params,
 		      char *err, size_t err_bytes)
 {
 	struct ts_core *core = &store->core;
-	int error = 0;
+	int error;
 
 	core->n_slots = params->size_bytes >> TS_SLOT_SHIFT;
 	ts_mutex_init(&core->compaction);
 	ts_keeper_init(&store->keeper, core);
-	if (params->spill_path)
+	error = init_stats(store, params->stats_path, err, err_bytes);
+	if (!error && params->spill_path)
 		error = open_spill(core, params, err, err_bytes);
 	if (!error)
 		error = init_core(core, params, err, err_bytes);
@@ -185,6 +213,7 @@ static void touch_again(struct ts_store *store)
 	ts_shm_touch(core->clusters.leaf_live,
 		     core->clusters.n_leaves * sizeof(uint32_t));
 	ts_codec_touch(&core->media.codec);
+	ts_stats_touch(&core->media.stats);
 }
 
 int ts_store_start(struct ts_store *store)
@@ -196,6 +225,12 @@ int ts_store_start(struct ts_store *store)
 	store->core.kept.served = true;
 	if (store->core.media.train)
 		ts_train_step(store->core.media.train);
+	ts_statsfile_start(&store->statsfile);
+	if (store->statsfile.map) {
+		store->keeper.look = ts_publish;
+		store->keeper.look_opaque = store;
+		ts_publish(store);
+	}
 	err = ts_keeper_start(&store->keeper);
 	if (!err && store->core.media.spill)
 		err = ts_spill_start(store->core.media.spill,
@@ -218,6 +253,9 @@ void ts_store_free(struct ts_store *store)
 	ts_pool_fini(&store->core.media.pool);
 	ts_blocks_fini(&store->core.media.blocks);
 	ts_kept_close(&store->core.kept);
+	if (!store->statsfile.shares)
+		ts_stats_fini(&store->core.media.stats);
+	ts_statsfile_fini(&store->statsfile);
 	pthread_mutex_destroy(&store->core.compaction);
 	free(store);
 }
@@ -460,6 +498,7 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 		  uint64_t off)
 {
 	struct ts_core *core = &store->core;
+	uint64_t start_ns = ts_now_ns();
 	uint8_t *data = buf;
 	int err = ts_store_range(store, len, off);
 
@@ -476,6 +515,7 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 		off += p.len;
 		len -= p.len;
 	}
+	ts_stats_took(&core->media.stats, TS_HIST_read, start_ns, 1);
 	return err;
 }
 
@@ -483,6 +523,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		   uint64_t off)
 {
 	struct ts_core *core = &store->core;
+	uint64_t start_ns = ts_now_ns();
 	const uint8_t *data = buf;
 	int err = ts_store_range(store, len, off);
 
@@ -501,6 +542,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		len -= p.len;
 	}
 	count_refusal(core, err);
+	ts_stats_took(&core->media.stats, TS_HIST_write, start_ns, 1);
 	return err;
 }
 
@@ -529,18 +571,21 @@ static void discard_slots(struct ts_core *core, uint64_t slot, uint64_t end)
 
 int ts_store_discard(struct ts_store *store, uint64_t len, uint64_t off)
 {
+	uint64_t start_ns = ts_now_ns();
 	int err = ts_store_range(store, len, off);
 
 	if (!err)
 		discard_slots(&store->core,
 			      (off + TS_SLOT_BYTES - 1) >> TS_SLOT_SHIFT,
 			      (off + len) >> TS_SLOT_SHIFT);
+	ts_stats_took(&store->core.media.stats, TS_HIST_discard, start_ns, 1);
 	return err;
 }
 
 int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 {
 	struct ts_core *core = &store->core;
+	uint64_t start_ns = ts_now_ns();
 	int err = ts_store_range(store, len, off);
 
 	while (len && !err) {
@@ -559,5 +604,6 @@ int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 		}
 	}
 	count_refusal(core, err);
+	ts_stats_took(&core->media.stats, TS_HIST_discard, start_ns, 1);
 	return err;
 }

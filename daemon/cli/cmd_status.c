@@ -118,6 +118,49 @@ static void print_store(const json_t *status)
 	       size_of(store, "ram_budget_bytes", b, sizeof(b)));
 }
 
+static void print_settings(const json_t *settings)
+{
+	char ram[TS_SIZE_TEXT_BYTES];
+
+	if (json_is_object(settings))
+		printf("settings       ram %s, level %" JSON_INTEGER_FORMAT
+		       "; thinswap stats tells more\n",
+		       size_of(settings, "ram_bytes", ram, sizeof(ram)),
+		       json_integer_value(json_object_get(settings, "level")));
+}
+
+static void print_store_warnings(const json_t *status)
+{
+	const json_t *all = json_object_get(status, "warnings");
+
+	for (size_t i = 0; i < json_array_size(all); i++)
+		printf("warning: %s: %s\n",
+		       text_of(json_array_get(all, i), "name"),
+		       text_of(json_array_get(all, i), "text"));
+}
+
+static void print_kept(const json_t *status)
+{
+	const json_t *memory = json_object_get(status, "kept_memory");
+	const json_t *successors = json_object_get(status, "successors");
+	const json_t *last = json_object_get(successors, "last_seconds");
+	char size[TS_SIZE_TEXT_BYTES];
+
+	if (json_is_object(memory))
+		printf("kept memory    %s, segment %" JSON_INTEGER_FORMAT
+		       ": outlives the server\n",
+		       size_of(memory, "resident_bytes", size, sizeof(size)),
+		       json_integer_value(json_object_get(memory, "segment")));
+	else
+		puts("kept memory    none: what is stored goes with the server");
+	if (json_is_real(last))
+		printf("successors     %" JSON_INTEGER_FORMAT
+		       " took over from a dead server, the last in %.2f s\n",
+		       json_integer_value(json_object_get(successors,
+							  "taken_over")),
+		       json_real_value(last));
+}
+
 static bool is_same(const json_t *a, const json_t *b, const char *key)
 {
 	return strcmp(text_of(a, key), text_of(b, key)) == 0;
@@ -202,7 +245,10 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	       text_of(status, "version"));
 	print_device(status);
 	print_store(status);
+	print_kept(status);
+	print_settings(json_object_get(status, "settings"));
 	print_health(status);
+	print_store_warnings(status);
 	json_decref(status);
 	return TS_EXIT_OK;
 }

@@ -636,8 +636,8 @@ START_TEST(compare)
 	ck_assert_str_eq(all,
 			 "device.connections 1 -> 3 restart\n"
 			 "ram.budget 1 GiB (1073741824 bytes) -> "
-			 "2 GiB (2147483648 bytes) restart\n"
-			 "codec.level 1 -> 3 restart\n"
+			 "2 GiB (2147483648 bytes) live\n"
+			 "codec.level 1 -> 3 live\n"
 			 "security.socket-mode \"0600\" -> \"0660\" live\n");
 	all[0] = '\0';
 	ck_assert_uint_eq(ts_config_compare(&new_config, &new_config,

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* adopt.c - what a dead instance left in use is taken over, not replaced
+ *
+ * The kernel is asked what is on as swap, the notes only what it belongs to.
+ * A server that lives still has its listening socket, which ours was a copy
+ * of; should it die later, a new socket takes that one's place.
+ */
+#include "adopt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "log.h"
+#include "memory.h"
+#include "server.h"
+
+static int take_server(struct ts_daemon *d, pid_t pid,
+		       const struct ts_args *wanted, struct ts_error *error)
+{
+	int err;
+
+	err = ts_server_adopt(&d->rt, pid, wanted, &d->server_args,
+			      &d->server, error);
+	if (err < 0)
+		return err;
+	d->adopted = true;
+	d->server_lived = true;
+	ts_log(LOG_NOTICE, "taking over %s (pid %d), that a dead instance "
+	       "left", d->server.name, pid);
+	if (!ts_args_equal(&d->server_args, wanted))
+		ts_log(LOG_WARNING, "it runs as configured then; what has "
+		       "changed since takes effect after a clean stop");
+	return 0;
+}
+
+/* A loop device goes when its last user closes it; swap is one, so are we. */
+static void hold_device(struct ts_attach *attach)
+{
+	if (attach->ops == &ts_attach_fuse)
+		attach->device_fd = open(attach->device, O_RDWR | O_CLOEXEC);
+}
+
+static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
+		     pid_t orphan, struct ts_error *error)
+{
+	struct ts_args wanted = { .n = 0 };
+	struct ts_memory memory;
+	int err;
+
+	if (!orphan && (!found->ops->reconnect ||
+			ts_memory_look(&d->rt, &memory) < 0))
+		return -ENOENT;
+	if (orphan) {
+		found->ops->front->command(&d->config, &d->rt, &wanted);
+		err = take_server(d, orphan, &wanted, error);
+		if (err < 0)
+			return err;
+	} else {
+		ts_log(LOG_WARNING, "the server of %s is dead; its memory, "
+		       "segment %d, is kept, and a new one takes it over",
+		       found->device, memory.segment);
+	}
+	d->adopted = true;
+	d->attach = *found;
+	hold_device(&d->attach);
+	return 0;
+}
+
+/* A server without a device is taken over only where that is how it is meant
+ * to be.
+ */
+static int take_bare(struct ts_daemon *d, pid_t orphan, struct ts_error *error)
+{
+	struct ts_args wanted = { .n = 0 }, running = { .n = 0 };
+	struct ts_child child;
+	bool same;
+	int err;
+
+	ts_front_nbd.command(&d->config, &d->rt, &wanted);
+	err = ts_server_adopt(&d->rt, orphan, &wanted, &running, &child,
+			      error);
+	if (err < 0)
+		return -ENOENT;
+	same = ts_args_equal(&running, &wanted);
+	close(child.pidfd);
+	if (!same)
+		return -ENOENT;
+	d->attach.ops = &ts_attach_none;
+	return take_server(d, orphan, &wanted, error);
+}
+
+int ts_adopt(struct ts_daemon *d, struct ts_error *error)
+{
+	pid_t orphan = ts_server_find_orphan(&d->rt);
+	struct ts_attach found = d->attach;
+	int err;
+
+	if (ts_attach_find_swap(&d->rt, &found) == 0)
+		return take_swap(d, &found, orphan, error);
+	if (d->config.device.attach != TS_ATTACH_NONE || !orphan)
+		return -ENOENT;
+	err = ts_attach_reclaim(&d->rt, error);
+	return err < 0 ? err : take_bare(d, orphan, error);
+}

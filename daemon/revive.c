@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* revive.c - a server that dies gets a successor on the memory that it kept
+ *
+ * A successor that fails is killed, never told to stop: a clean stop takes
+ * the kept memory away. It is read through before the device is connected to
+ * it, so that the kernel never gets a server that does not work.
+ */
+#include "revive.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon.h"
+#include "log.h"
+#include "memory.h"
+#include "server.h"
+#include "util/size.h"
+#include "watch.h"
+
+/* A server that has lived so long is no sign of a fault that comes back. */
+#define LIFE_NS 1000000000ull
+
+#define DELAY_MS     100u
+#define DELAY_MAX_MS 5000u
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+static void end_probe(struct ts_daemon *d)
+{
+	ts_probe_stop(d->probe);
+	d->probe = NULL;
+}
+
+static int start_successor(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = 0;
+
+	/* A listening socket that a dead instance had is gone with its last
+	 * user.
+	 */
+	if (d->listen_fd < 0)
+		err = d->front->prepare(&d->config, &d->rt, &d->listen_fd,
+					error);
+	if (err == 0)
+		err = ts_daemon_start_server(d, error);
+	if (err == 0)
+		err = ts_daemon_start_probe(d, error);
+	if (err == 0 && d->attach.device[0])
+		err = d->attach.ops->reconnect(&d->attach, error);
+	if (err == 0) {
+		err = ts_watch_server(d);
+		if (err < 0)
+			ts_fail(error, err, "event loop: %m");
+	}
+	if (err < 0) {
+		end_probe(d);
+		ts_server_kill(&d->rt, &d->server);
+	}
+	return err < 0 ? err : 0;
+}
+
+static void succeed(struct ts_daemon *d)
+{
+	struct ts_revival *revival = &d->revival;
+	char kept[TS_SIZE_TEXT_BYTES] = "";
+	struct ts_memory memory;
+
+	revival->taken_over++;
+	revival->last_ns = now_ns() - revival->death_ns;
+	if (d->state == TS_RECOVERING)
+		d->state = TS_RUNNING;
+	if (ts_memory_look(&d->rt, &memory) == 0)
+		ts_size_format(memory.resident_bytes, kept, sizeof(kept));
+	ts_log(LOG_WARNING, "%s (pid %d) has taken over %s of kept memory; "
+	       "served again after %.3f s, nothing is lost. It was death %llu "
+	       "of a server", d->server.name, d->server.pid, kept,
+	       revival->last_ns / 1e9, (unsigned long long)revival->deaths);
+	ts_daemon_check_hardening(d);
+	if (d->state == TS_RUNNING)
+		ts_daemon_status_refresh(d);
+}
+
+static int on_timer(sd_event_source *source, uint64_t now_us, void *opaque);
+
+static void give_up(struct ts_daemon *d)
+{
+	struct ts_memory memory = {0};
+
+	d->revival.gave_up = true;
+	d->state = TS_FAILED;
+	ts_memory_look(&d->rt, &memory);
+	ts_log(LOG_CRIT, "%u servers in a row have not stayed up: no more are "
+	       "started. What was stored is kept in segment %d, and requests "
+	       "wait for it. Mend what the messages above name, then send "
+	       "SIGHUP (systemctl reload thinswap)", d->revival.in_row,
+	       memory.segment);
+	ts_daemon_status_refresh(d);
+}
+
+/* The next try, at once or later. */
+static void plan(struct ts_daemon *d)
+{
+	struct ts_revival *revival = &d->revival;
+	unsigned delay_ms = 0;
+	int err;
+
+	if (++revival->in_row > TS_REVIVE_TRIES) {
+		give_up(d);
+		return;
+	}
+	if (revival->in_row > 1)
+		delay_ms = DELAY_MS << (revival->in_row - 2);
+	if (delay_ms > DELAY_MAX_MS)
+		delay_ms = DELAY_MAX_MS;
+	revival->timer = sd_event_source_disable_unref(revival->timer);
+	err = sd_event_add_time_relative(d->event, &revival->timer,
+					 CLOCK_MONOTONIC, delay_ms * 1000ull,
+					 1, on_timer, d);
+	if (err < 0) {
+		ts_log(LOG_ERR, "timer: %s", strerror(-err));
+		give_up(d);
+		return;
+	}
+	if (d->state != TS_DRAINING)
+		d->state = TS_RECOVERING;
+	ts_daemon_status_refresh(d);
+}
+
+static int on_timer(sd_event_source *source, uint64_t now_us, void *opaque)
+{
+	struct ts_daemon *d = opaque;
+	struct ts_error error = {.text = ""};
+
+	if (start_successor(d, &error) == 0) {
+		succeed(d);
+		return 0;
+	}
+	ts_log(LOG_ERR, "try %u to start a successor failed: %s",
+	       d->revival.in_row, error.text);
+	plan(d);
+	return 0;
+}
+
+int ts_revive_begin(struct ts_daemon *d, int status)
+{
+	struct ts_revival *revival = &d->revival;
+	struct ts_memory memory;
+
+	if ((d->attach.device[0] && !d->attach.ops->reconnect) ||
+	    ts_memory_look(&d->rt, &memory) < 0)
+		return -ENOENT;
+	revival->death_ns = now_ns();
+	revival->last_status = status;
+	revival->deaths++;
+	if (revival->death_ns - revival->start_ns >= LIFE_NS)
+		revival->in_row = 0;
+	end_probe(d);
+	plan(d);
+	return 0;
+}
+
+void ts_revive_again(struct ts_daemon *d)
+{
+	if (d->state != TS_FAILED || !d->revival.gave_up)
+		return;
+	ts_log(LOG_NOTICE, "trying again to start a server");
+	d->revival.gave_up = false;
+	d->revival.in_row = 0;
+	plan(d);
+}
+
+void ts_revive_note_start(struct ts_daemon *d)
+{
+	d->revival.start_ns = now_ns();
+}
+
+void ts_revive_cancel(struct ts_daemon *d)
+{
+	d->revival.timer = sd_event_source_disable_unref(d->revival.timer);
+}
