@@ -47,8 +47,8 @@ static bool is_ours(const char *plugin)
 
 /* Under whole-machine pressure the keeper gets memory only after pages have
  * been written out, which takes from the reserve: a block for each size class
- * that is new, and a third of all that is in flight. With 4 MiB a guest of
- * 256 MiB hung when it had swapped out 8 MiB; a tenth of the budget did not.
+ * that is new, 4 MiB when a guest of 256 MiB had swapped out 8 MiB, and a third
+ * of all that is in flight. So more than the store's own default.
  */
 static uint64_t reserve_bytes(const struct ts_config *config)
 {

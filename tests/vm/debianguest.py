@@ -7,6 +7,7 @@ guest's own reboots). What is under test comes with the initramfs, as a tree
 that is copied over the root file system before systemd starts: the product
 as `meson install` puts it, kernel modules, and the scenario with its unit.
 """
+import hashlib
 import os
 import shutil
 
@@ -17,7 +18,8 @@ from guestimage import (CACHE, HERE, PAGES_BYTES, PRODUCT, Missing, Stage,
 PACKAGES = ["systemd", "systemd-sysv", "udev", "dbus", "kmod", "util-linux",
             "procps", "e2fsprogs", "nbdkit", "libnbd0", "libnl-genl-3-200",
             "libjansson4", "libsodium23", "liburing2", "libzstd1",
-            "libxxhash0", "libstdc++6", "libsystemd0", "numactl", "lvm2"]
+            "libxxhash0", "libstdc++6", "libsystemd0",
+            "libtomlplusplus3", "libblkid1", "libfuse3-3", "numactl", "lvm2"]
 IMAGE_MIB = 1536
 ROOT_MODULES = ["nbd", "zram", "loop", "fuse"]
 # Of the product's programs, those that meson does not install.
@@ -27,7 +29,8 @@ TEST_TOOLS = ["tests/vm/nbd-attach", "tests/vm/heartbeat", "tests/vm/harden",
 
 def image():
     """The cached disk image; minutes of work the first time."""
-    path = os.path.join(CACHE, "debian.img")
+    key = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:8]
+    path = os.path.join(CACHE, f"debian-{key}.img")
     if os.path.exists(path):
         return path
     find_program("debootstrap")
@@ -110,6 +113,11 @@ def debian_guest(work, build, scenario, settings, pages=None):
     units = os.path.join(overlay, "usr/lib/systemd/system")
     os.makedirs(units, exist_ok=True)
     shutil.copy(os.path.join(HERE, "guest", "vm-scenario.service"), units)
+    for unit in scenario.enable:
+        wants = os.path.join(overlay,
+                             "etc/systemd/system/swap.target.wants")
+        os.makedirs(wants, exist_ok=True)
+        os.symlink("/lib/systemd/system/" + unit, os.path.join(wants, unit))
     with open(os.path.join(vm, "settings"), "w", encoding="utf-8") as out:
         out.write(settings_text(settings))
     if pages:
