@@ -58,6 +58,7 @@ struct ts_daemon {
 	struct ts_revival revival;
 	bool adopted;       /* from a dead instance: see adopt.h */
 	bool server_lived;  /* when that was done */
+	bool memory_lived;  /* kept memory was there before the start */
 	struct ts_attach attach;
 	bool wants_swapon; /* for the attach under way */
 	struct ts_harden_table own_rows; /* taken at start, for the daemon */
