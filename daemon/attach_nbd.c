@@ -30,6 +30,7 @@
 #define CONNECT_TIMEOUT_MS 30000
 #define GONE_TIMEOUT_MS 10000
 #define NBD_BLOCK_BYTES 4096
+#define LEAST_REQUESTS 4 /* the kernel's BLKDEV_MIN_RQ */
 
 static int index_of(const char *device)
 {
@@ -44,6 +45,28 @@ static bool has_sysfs(int index, const char *name)
 
 	snprintf(path, sizeof(path), "/sys/block/nbd%d/%s", index, name);
 	return access(path, F_OK) == 0;
+}
+
+/* No more requests in flight on a connection than threads serve it. What is
+ * in flight holds memory that reclaim waits for; and the kernel's scheduler
+ * keeps a quarter of the requests from writes, so that there always is a
+ * thread for the read that a process waits for, even while all the writes
+ * wait for memory.
+ */
+static void limit_queue(int index, int threads)
+{
+	int requests = threads < LEAST_REQUESTS ? LEAST_REQUESTS : threads;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/block/nbd%d/queue/nr_requests",
+		 index);
+	file = fopen(path, "we");
+	if (file)
+		fprintf(file, "%d", requests);
+	if (!file || fclose(file) < 0)
+		ts_log(LOG_WARNING, "%s: cannot be set to %d: %m; the kernel's "
+		       "default is a longer queue", path, requests);
 }
 
 static int nbd_usable(const struct ts_config *config, struct ts_error *error)
@@ -179,6 +202,7 @@ static int nbd_attach(struct ts_attach *attach, struct ts_error *error)
 	snprintf(attach->device, sizeof(attach->device), "/dev/nbd%d", index);
 	attach->size_bytes = export.size_bytes;
 	attach->connections = n;
+	limit_queue(index, attach->config->tuning.threads);
 	err = ts_attach_note(attach, error);
 	if (err < 0) {
 		struct ts_error second;

@@ -36,7 +36,7 @@ enum ts_config_attach {
 };
 
 enum ts_config_realtime {
-	TS_REALTIME_AUTO, /* SCHED_RR for threads that do not compress */
+	TS_REALTIME_AUTO, /* SCHED_RR where it can be had */
 	TS_REALTIME_ALWAYS,
 	TS_REALTIME_NEVER,
 };
@@ -55,6 +55,11 @@ struct ts_config {
 	} device;
 	struct {
 		uint64_t budget_bytes; /* at most memory, at most the size */
+		/* What it can be tuned to; not a key. 0: for the server to
+		 * say. Once set it stays, since the memory of a server that
+		 * is replaced is of that size.
+		 */
+		uint64_t max_bytes;
 	} ram;
 	struct {
 		int level; /* of zstd */

@@ -14,8 +14,7 @@
 #include "thinswap.h"
 #include "util/size.h"
 
-#define SIZE_PER_MEMORY         4
-#define CONNECTIONS_MAX_DEFAULT 4
+#define SIZE_PER_MEMORY 4
 
 static unsigned index_of(size_t offset)
 {
@@ -45,7 +44,6 @@ static void resolve_defaults(struct ts_config_parser *parser)
 	struct ts_config *config = &parser->config;
 	uint64_t memory = parser->machine->memory_bytes;
 	uint64_t budget = memory / 2;
-	unsigned cpus = parser->machine->cpus;
 
 	if (!given(parser, KEY(device.size_bytes)))
 		config->device.size_bytes =
@@ -58,10 +56,6 @@ static void resolve_defaults(struct ts_config_parser *parser)
 						   ? budget
 						   : config->device.size_bytes;
 	config->ram.budget_bytes = whole_slots(config->ram.budget_bytes);
-	if (!given(parser, KEY(device.connections)))
-		config->device.connections = cpus < CONNECTIONS_MAX_DEFAULT
-						     ? cpus
-						     : CONNECTIONS_MAX_DEFAULT;
 	if (config->device.nbd_index != TS_CONFIG_DEVICE_AUTO &&
 	    config->device.attach == TS_ATTACH_AUTO)
 		config->device.attach = TS_ATTACH_NBD;

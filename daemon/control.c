@@ -129,6 +129,19 @@ static void do_detach(struct client *client, json_t *request)
 	}
 }
 
+static void do_tune(struct client *client, json_t *request)
+{
+	const char *set = json_string_value(json_object_get(request, "set"));
+	struct ts_error error;
+
+	if (!set)
+		answer_error(client, "usage", "tune: \"set\" is missing");
+	else if (ts_visible_tune(client->control->d, set, "tune", &error) < 0)
+		answer_error(client, "failed", error.text);
+	else
+		answer_result(client, json_object());
+}
+
 static void handle(struct client *client, const char *line)
 {
 	json_t *request = json_loads(line, 0, NULL);
@@ -143,6 +156,8 @@ static void handle(struct client *client, const char *line)
 		do_attach(client, request);
 	else if (strcmp(command, "detach") == 0)
 		do_detach(client, request);
+	else if (strcmp(command, "tune") == 0)
+		do_tune(client, request);
 	else
 		answer_error(client, "usage", "unknown command");
 	json_decref(request);

@@ -28,6 +28,7 @@
 #include "runtime.h"
 #include "spawn.h"
 #include "steps.h"
+#include "visible.h"
 
 enum ts_state {
 	TS_STARTING,
@@ -75,6 +76,7 @@ struct ts_daemon {
 	struct ts_control *control;
 	struct ts_drain *drain;
 	bool stop_wanted; /* end when the drain has succeeded */
+	uint64_t warned_ns[TS_N_WARNINGS + 1]; /* see visible.h; 0: never */
 	bool stuck;       /* reads through the store do not come back */
 	int exit_code;
 };

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "visible.h"
+
 void ts_args_add(struct ts_args *args, const char *format, ...)
 {
 	size_t left = sizeof(args->room) - args->used;
@@ -52,11 +54,18 @@ static void add_spill(struct ts_args *args, const struct ts_config *config)
 		    config->spill.write_budget_waits ? "wait" : "fail");
 }
 
-void ts_args_add_engine(struct ts_args *args, const struct ts_config *config)
+void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
+			const struct ts_runtime *rt)
 {
+	char path[TS_RUNTIME_PATH_BYTES];
+
 	ts_args_add(args, "ram=%" PRIu64, config->ram.budget_bytes);
+	if (config->ram.max_bytes)
+		ts_args_add(args, "ram-max=%" PRIu64, config->ram.max_bytes);
 	ts_args_add(args, "level=%d", config->codec.level);
 	ts_args_add(args, "dictionary=%s", truth(config->codec.dictionary));
+	ts_args_add(args, "stats=%s",
+		    ts_runtime_path(rt, TS_STATS_NAME, path));
 	if (config->spill.path[0])
 		add_spill(args, config);
 }

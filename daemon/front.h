@@ -31,7 +31,8 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 bool ts_args_equal(const struct ts_args *a, const struct ts_args *b);
 
 /* Append what the engine's parameters are, beside its size. */
-void ts_args_add_engine(struct ts_args *args, const struct ts_config *config);
+void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
+			const struct ts_runtime *rt);
 
 struct ts_front_ops {
 	const char *path; /* what it serves, in the runtime directory */

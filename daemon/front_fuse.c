@@ -64,7 +64,7 @@ static void fuse_command(const struct ts_config *config,
 	ts_args_add(args, "%d", config->tuning.threads);
 	ts_args_add(args, "%s", ts_runtime_path(rt, MOUNT_NAME, mount));
 	ts_args_add(args, "size=%" PRIu64, config->device.size_bytes);
-	ts_args_add_engine(args, config);
+	ts_args_add_engine(args, config, rt);
 }
 
 const struct ts_front_ops ts_front_fuse = {

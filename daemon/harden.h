@@ -38,12 +38,17 @@ struct ts_harden_table {
 void ts_harden_self(const struct ts_config *config,
 		    struct ts_harden_table *table);
 
-/* Should the server's threads run in SCHED_RR? */
-bool ts_harden_wants_realtime(const struct ts_config *config);
+/* Should the server's threads run in SCHED_RR? Those that serve a socket. */
+bool ts_harden_wants_realtime(const struct ts_config *config,
+			      bool serves_socket);
 
 /* Read back what holds for a process in the path of swap. */
-void ts_harden_check_process(const struct ts_config *config, const char *who,
-			     pid_t pid, struct ts_harden_table *table);
+void ts_harden_check_process(const char *who, pid_t pid,
+			     struct ts_harden_table *table);
+
+/* The same for the server's class; @wanted by ts_harden_wants_realtime(). */
+void ts_harden_check_realtime(const char *who, pid_t pid, bool wanted,
+			      struct ts_harden_table *table);
 
 /* Append a row made by the caller. @lacks NULL: it is had. */
 void ts_harden_add(struct ts_harden_table *table, const char *who,

@@ -18,7 +18,10 @@
 
 #include "util/harden.h"
 
-#define WARM_BYTES     (1u << 20)
+/* Twice what the kernel sends: it merges page-outs up to 128 KiB. What a
+ * thread's buffer has grown to, it keeps.
+ */
+#define WARM_BYTES     (256u << 10)
 #define WARM_IN_FLIGHT 64
 #define WARM_ROUNDS    20
 #define WARM_PAGE_OF   16

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* reload.c - SIGHUP: take over what can change, say what cannot
  *
- * Access to the socket is the daemon's own and changes at once. Budget, level
- * and water marks are the engine's: they reach it when it is started, so they
- * are kept for the next start and the log says so. A file that is not good
- * changes nothing.
+ * Access to the socket is the daemon's own and changes at once. Budget, level,
+ * water marks and write budget are the engine's, which is told in the way of
+ * `thinswap tune`. A file that is not good changes nothing.
  */
 #include "daemon.h"
 
@@ -35,13 +34,25 @@ static void take_access(struct ts_daemon *d, const struct ts_config *fresh,
 	ts_log(LOG_NOTICE, "reload: %s is now %s", name, new_text);
 }
 
+static void tune(struct changes *changes, const char *name, const char *text)
+{
+	struct ts_error error;
+
+	if (ts_visible_tune(changes->d, text, "reload", &error) < 0)
+		ts_log(LOG_ERR, "reload: %s stays as it is: %s", name,
+		       error.text);
+}
+
 static void on_change(void *opaque, const char *name, const char *old_text,
 		      const char *new_text, bool live)
 {
 	struct changes *changes = opaque;
+	char text[64];
 
 	if (strncmp(name, "security.socket-", 16) == 0)
 		take_access(changes->d, changes->fresh, name, new_text);
+	else if (ts_visible_tuning(changes->fresh, name, text, sizeof(text)))
+		tune(changes, name, text);
 	else
 		ts_log(LOG_WARNING, "reload: %s stays %s; %s takes effect at "
 		       "the next start", name, old_text, new_text);

@@ -8,6 +8,7 @@
  *   socket       NBD, served by nbdkit; not on the FUSE route
  *   control      the control socket of `thinswap`
  *   nbdkit.pid   the server: pid and start time
+ *   stats        statistics of the store; everybody may read them
  *   device       the attached block device and its route
  *   memory       names the memory that nbdkit keeps over its death; memory.h
  *   fuse/        where thinswap-fuse mounts its file

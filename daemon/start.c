@@ -120,10 +120,15 @@ static int undo_place(struct ts_daemon *d, struct ts_error *error)
 	return 0;
 }
 
+static bool wants_realtime(const struct ts_daemon *d)
+{
+	return ts_harden_wants_realtime(&d->config, d->front->has_socket);
+}
+
 int ts_daemon_start_server(struct ts_daemon *d, struct ts_error *error)
 {
 	return ts_server_start(&d->server_args, &d->rt, d->listen_fd,
-			       ts_harden_wants_realtime(&d->config),
+			       wants_realtime(d),
 			       &d->server, error);
 }
 
@@ -211,9 +216,10 @@ static void make_table(struct ts_daemon *d)
 	const struct ts_attach *attach = &d->attach;
 
 	*table = d->own_rows;
-	ts_harden_check_process(&d->config, "thinswapd", getpid(), table);
-	ts_harden_check_process(&d->config, d->server.name, d->server.pid,
-				table);
+	ts_harden_check_process("thinswapd", getpid(), table);
+	ts_harden_check_process(d->server.name, d->server.pid, table);
+	ts_harden_check_realtime(d->server.name, d->server.pid,
+				 wants_realtime(d), table);
 	if (attach->device[0]) {
 		ts_harden_add(table, "path", "buffers warmed",
 			      "a round without page faults",

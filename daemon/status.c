@@ -218,7 +218,7 @@ json_t *ts_status_json(struct ts_daemon *d)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	now_ns = now.tv_sec * 1000000000ull + now.tv_nsec;
 	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
-			 "s:o, s:o, s:o, s:o, s:o}",
+			 "s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "version", TS_VERSION,
 			 "runtime_dir", d->rt.dir,
 			 "socket", d->front->has_socket ?
@@ -236,5 +236,7 @@ json_t *ts_status_json(struct ts_daemon *d)
 			 "kept_memory", describe_memory(d),
 			 "successors", describe_successors(d),
 			 "probe", describe_probe(d),
-			 "hardening", describe_hardening(&d->harden));
+			 "hardening", describe_hardening(&d->harden),
+			 "settings", ts_visible_settings(d),
+			 "warnings", ts_visible_warnings(d));
 }

@@ -86,8 +86,9 @@ struct ts_backend {
 	const char *name;
 
 	/* Store what the backend can of the pages in @batch->todo, and place
-	 * their words. NULL: no page is new here. Nothing is published yet. May wait for the keeper. On
-	 * an error, nothing that this call stored is left.
+	 * their words. NULL: no page is new here. Nothing is published yet.
+	 * May wait for the keeper. On an error, nothing that this call stored
+	 * is left.
 	 * Returns 0 or -ENOSPC.
 	 */
 	int (*place)(struct ts_media *media, struct ts_batch *batch);

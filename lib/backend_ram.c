@@ -58,6 +58,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	uint8_t which[TS_BATCH_PAGES], codec[TS_BATCH_PAGES];
 	uint64_t tried = 0, made_bytes = 0;
 	ts_obj obj[TS_BATCH_PAGES];
+	uint64_t start_ns = ts_now_ns();
 	unsigned n = 0;
 	int err;
 
@@ -81,6 +82,8 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		n++;
 	}
 
+	ts_stats_took(&media->stats, TS_HIST_compress, start_ns,
+		      (unsigned)tried);
 	ts_stats_add(&media->stats, TS_STAT_compressed_pages, (int64_t)tried);
 	ts_stats_add(&media->stats, TS_STAT_compressed_bytes,
 		     (int64_t)made_bytes);
@@ -130,12 +133,16 @@ static int restore_page(struct ts_reading *reading, unsigned i)
 static void restore(struct ts_media *media, struct ts_reading *reading,
 		    uint64_t mask)
 {
+	unsigned n = (unsigned)__builtin_popcountll(mask);
+	uint64_t start_ns = ts_now_ns();
+
 	for (; mask; mask &= mask - 1) {
 		unsigned i = ts_batch_first(mask);
 
 		if (restore_page(reading, i))
 			reading->bad |= 1ull << i;
 	}
+	ts_stats_took(&media->stats, TS_HIST_decompress, start_ns, n);
 }
 
 unsigned ts_ram_object_bytes(ts_word word)

@@ -45,6 +45,18 @@ int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
 	return 0;
 }
 
+int ts_blocks_set_budget(struct ts_blocks *blocks, uint64_t n)
+{
+	if (n > blocks->n)
+		return -ERANGE;
+	ts_lock(&blocks->lock);
+	ts_store_relaxed(&blocks->budget, (uint32_t)n);
+	/* Who waits for room may find some, or none. */
+	pthread_cond_broadcast(&blocks->refilled);
+	ts_unlock(&blocks->lock);
+	return 0;
+}
+
 void ts_blocks_fini(struct ts_blocks *blocks)
 {
 	if (!blocks->meta)
@@ -54,6 +66,12 @@ void ts_blocks_fini(struct ts_blocks *blocks)
 	pthread_cond_destroy(&blocks->wake_keeper);
 	pthread_cond_destroy(&blocks->refilled);
 	blocks->meta = NULL;
+}
+
+/* Early, while there still is memory without waiting for it. */
+static uint32_t refill_mark(const struct ts_blocks *blocks)
+{
+	return blocks->reserve - (blocks->reserve + 3) / 4;
 }
 
 /* Blocks that could still be touched. */
@@ -102,7 +120,7 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block)
 	} else {
 		err = used_up(blocks) ? -ENOSPC : -ENOBUFS;
 	}
-	if (blocks->n_touched == blocks->reserve / 2)
+	if (blocks->n_touched == refill_mark(blocks))
 		pthread_cond_signal(&blocks->wake_keeper);
 	ts_unlock(&blocks->lock);
 	return err;
@@ -162,7 +180,7 @@ void ts_blocks_adopted(struct ts_blocks *blocks)
 
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks)
 {
-	return blocks->n_touched <= blocks->reserve / 2 && untouched(blocks);
+	return blocks->n_touched <= refill_mark(blocks) && untouched(blocks);
 }
 
 /* Reserve a block to be touched, outside the lock. */
@@ -253,6 +271,18 @@ uint32_t ts_blocks_free_touched(struct ts_blocks *blocks)
 	n = blocks->n_touched;
 	ts_unlock(&blocks->lock);
 	return n;
+}
+
+uint32_t ts_blocks_room(struct ts_blocks *blocks)
+{
+	uint32_t room;
+
+	ts_lock(&blocks->lock);
+	room = blocks->budget > blocks->n_taken ?
+		       blocks->budget - blocks->n_taken :
+		       0;
+	ts_unlock(&blocks->lock);
+	return room;
 }
 
 uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks)

@@ -62,9 +62,16 @@ struct ts_blocks {
 	uint32_t n_coming;     /* of these, being touched */
 };
 
-/* Metadata for n blocks at @base. Returns 0 or -ENOMEM. */
+/* Metadata for n blocks at @base, all of which are the budget at first.
+ * Returns 0 or -ENOMEM.
+ */
 int ts_blocks_init(struct ts_blocks *blocks, void *base, uint32_t n,
 		   uint32_t reserve);
+
+/* Change the budget, up to n blocks: returns 0 or -ERANGE. What is in use
+ * beyond a lowered budget stays.
+ */
+int ts_blocks_set_budget(struct ts_blocks *blocks, uint64_t n);
 void ts_blocks_fini(struct ts_blocks *blocks);
 
 static inline void *ts_block_addr(const struct ts_blocks *blocks, uint32_t i)
@@ -82,11 +89,13 @@ int ts_block_take(struct ts_blocks *blocks, uint32_t *ret_block);
 /* Give an empty block back. */
 void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 
-/* After -ENOBUFS: wait, at most TS_BLOCKS_WAIT_NS, until the keeper has refilled
- * the reserve. The caller holds no lock that the keeper takes. Returns 0 (try
- * again) or -ENOSPC (the budget is used up, or the system has no memory).
+/* After -ENOBUFS: wait, at most TS_BLOCKS_WAIT_NS, until the keeper has filled
+ * the reserve. That is long, for the kernel takes an error for a broken device
+ * and memory comes back; and shorter than the kernel waits for a request. The
+ * caller holds no lock that the keeper takes. Returns 0 (try again) or -ENOSPC
+ * (the budget is used up, or the system has no memory).
  */
-#define TS_BLOCKS_WAIT_NS 5000000000ull
+#define TS_BLOCKS_WAIT_NS 30000000000ull
 int ts_blocks_wait(struct ts_blocks *blocks);
 
 /* For recovery: blocks whose metadata says that something in them is used are
@@ -94,8 +103,8 @@ int ts_blocks_wait(struct ts_blocks *blocks);
  */
 void ts_blocks_adopted(struct ts_blocks *blocks);
 
-/* For the keeper, under the lock: half of the reserve is gone, and there is
- * memory to fill it with.
+/* For the keeper, under the lock: a quarter of the reserve is gone, and there
+ * is memory to fill it with.
  */
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks);
 
@@ -112,6 +121,9 @@ unsigned ts_blocks_shrink(struct ts_blocks *blocks, uint32_t keep,
 
 /* Free and touched blocks; a hint when called without the lock. */
 uint32_t ts_blocks_free_touched(struct ts_blocks *blocks);
+
+/* What the budget leaves beside the blocks handed out. */
+uint32_t ts_blocks_room(struct ts_blocks *blocks);
 
 /* Bytes of block memory that are resident. */
 uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks);

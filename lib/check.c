@@ -27,7 +27,8 @@ static bool object_in_use(struct ts_pool *pool, ts_obj obj)
 		return false;
 	m = &pool->blocks->meta[block];
 	bytes = pool->classes[m->size_class].obj_bytes;
-	return off % bytes == 0 && m->map[off / bytes / 64] >> off / bytes % 64 & 1;
+	return off % bytes == 0 &&
+	       m->map[off / bytes / 64] >> off / bytes % 64 & 1;
 }
 
 static const char *check_page(struct ts_core *core, struct ts_coder *decoder,

@@ -14,6 +14,7 @@
 #include "util/atomic.h"
 #include "shm.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,6 +172,61 @@ static void wait_for_all(struct ts_lend *lend, unsigned n)
 		ts_return(lend, first);
 		first = (struct ts_coder *)next;
 	}
+}
+
+#define ENCODERS_MAX 64u
+
+static void exchange(struct ts_coder *coder, void *memory, size_t bytes,
+		     const ZSTD_CCtx_params *params)
+{
+	free(coder->zstd_memory);
+	coder->zstd_memory = memory;
+	coder->zstd_bytes = bytes;
+	coder->zstd = ZSTD_initStaticCCtx(memory, bytes);
+	ZSTD_CCtx_setParametersUsingCCtxParams(coder->zstd, params);
+	/* Without a dictionary, until the next borrower finds there is one. */
+	coder->added = 0;
+	coder->codec = TS_CODEC_ZSTD;
+}
+
+/* All at once: the one returned last would be lent first again. */
+static void exchange_all(struct ts_codec *codec, void **memory, size_t bytes,
+			 const ZSTD_CCtx_params *params,
+			 struct ts_dict_rooms *rooms)
+{
+	struct ts_coder *coder[ENCODERS_MAX];
+
+	for (unsigned i = 0; i < codec->n_encoders; i++)
+		coder[i] = ts_borrow(&codec->encoders);
+	for (unsigned i = 0; i < codec->n_encoders; i++)
+		exchange(coder[i], memory[i], bytes, params);
+	ts_dicts_set_level(&codec->dicts, rooms);
+	for (unsigned i = 0; i < codec->n_encoders; i++)
+		ts_return(&codec->encoders, coder[i]);
+}
+
+int ts_codec_set_level(struct ts_codec *codec, int level)
+{
+	ZSTD_CCtx_params *params = new_params(level);
+	size_t bytes = params ? ZSTD_estimateCCtxSize_usingCCtxParams(params) +
+					DICT_ROOM_BYTES :
+				0;
+	void *memory[ENCODERS_MAX] = { NULL };
+	struct ts_dict_rooms rooms;
+	bool all = params != NULL;
+
+	assert(codec->n_encoders <= ENCODERS_MAX);
+	for (unsigned i = 0; i < codec->n_encoders && all; i++)
+		all = (memory[i] = touched_memory(bytes)) != NULL;
+	if (all && !ts_dict_rooms_new(&rooms, level)) {
+		exchange_all(codec, memory, bytes, params, &rooms);
+	} else {
+		all = false;
+		for (unsigned i = 0; i < codec->n_encoders; i++)
+			free(memory[i]);
+	}
+	ZSTD_freeCCtxParams(params);
+	return all ? 0 : -ENOMEM;
 }
 
 void ts_codec_retire(struct ts_codec *codec)

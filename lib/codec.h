@@ -60,12 +60,17 @@ struct ts_coder *ts_codec_encoder(struct ts_codec *codec);
  */
 void ts_codec_retire(struct ts_codec *codec);
 
+/* Change the level. Waits for every encoder; allocates, so it is not for the
+ * request path. Returns 0, or -ENOMEM: nothing has changed.
+ */
+int ts_codec_set_level(struct ts_codec *codec, int level);
+
 /* Touch the memory of all coders, none of which is in use. */
 void ts_codec_touch(struct ts_codec *codec);
 
-/* Compress a page; the codec is @encoder->codec. Returns the length, 1..@max_bytes, or 0 when it would be
- * longer than that; or by up to some twelve bytes shorter, which zstd wants to
- * spare.
+/* Compress a page; the codec is @encoder->codec. Returns the length,
+ * 1..@max_bytes, or 0 when it would be longer than that; or by up to some
+ * twelve bytes shorter, which zstd wants to spare.
  */
 unsigned ts_codec_compress(struct ts_coder *encoder, const void *page,
 			   void *ret_data, unsigned max_bytes);

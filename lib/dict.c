@@ -72,12 +72,18 @@ void ts_dicts_touch(struct ts_dicts *dicts)
 	}
 }
 
+static void make_cdict(struct ts_dicts *dicts, struct ts_dict *d)
+{
+	d->cdict = (void *)ZSTD_initStaticCDict(
+		d->c_memory, d->c_bytes, d->bytes, d->n_bytes, ZSTD_dlm_byRef,
+		ZSTD_dct_fullDict, c_params(dicts->level));
+}
+
 /* Make what zstd needs of a dictionary's bytes. */
 static int make(struct ts_dicts *dicts, struct ts_dict *d, size_t n_bytes)
 {
-	d->cdict = (void *)ZSTD_initStaticCDict(
-		d->c_memory, d->c_bytes, d->bytes, n_bytes, ZSTD_dlm_byRef,
-		ZSTD_dct_fullDict, c_params(dicts->level));
+	d->n_bytes = n_bytes;
+	make_cdict(dicts, d);
 	d->ddict = (void *)ZSTD_initStaticDDict(d->d_memory, d->d_bytes,
 						d->bytes, n_bytes,
 						ZSTD_dlm_byRef,
@@ -90,6 +96,42 @@ static void set_current(struct ts_dicts *dicts, unsigned codec)
 {
 	ts_store_relaxed(&dicts->current, codec);
 	ts_store_release(&dicts->added, dicts->added + 1);
+}
+
+int ts_dict_rooms_new(struct ts_dict_rooms *rooms, int level)
+{
+	bool all = true;
+
+	*rooms = (struct ts_dict_rooms){
+		.level = level,
+		.c_bytes = ZSTD_estimateCDictSize_advanced(
+			TS_DICT_BYTES, c_params(level), ZSTD_dlm_byRef),
+	};
+	for (unsigned i = 0; i < TS_DICT_GENERATIONS && all; i++) {
+		rooms->c_memory[i] = touched(rooms->c_bytes);
+		all = rooms->c_memory[i] != NULL;
+	}
+	for (unsigned i = 0; i < TS_DICT_GENERATIONS && !all; i++)
+		free(rooms->c_memory[i]);
+	return all ? 0 : -ENOMEM;
+}
+
+/* Only the current generation compresses; the others' tables can go. */
+void ts_dicts_set_level(struct ts_dicts *dicts, struct ts_dict_rooms *rooms)
+{
+	struct ts_dict *current = ts_dict_of(dicts, dicts->current);
+
+	ts_store_relaxed(&dicts->level, rooms->level);
+	for (unsigned i = 0; i < TS_DICT_GENERATIONS; i++) {
+		struct ts_dict *d = &dicts->dict[i];
+
+		free(d->c_memory);
+		d->c_memory = rooms->c_memory[i];
+		d->c_bytes = rooms->c_bytes;
+		d->cdict = NULL;
+		if (d == current)
+			make_cdict(dicts, d);
+	}
 }
 
 int ts_dicts_keep(struct ts_dicts *dicts, struct ts_kept_head *head,

@@ -29,6 +29,7 @@ struct ts_dict {
 	uint8_t *bytes;      /* TS_DICT_BYTES */
 	void *c_memory, *d_memory;
 	size_t c_bytes, d_bytes;
+	size_t n_bytes; /* of the dictionary */
 	_Alignas(64) uint64_t refs; /* atomic */
 	bool in_use;                /* written by the keeper alone */
 };
@@ -88,6 +89,17 @@ static inline void ts_dict_ref(struct ts_dicts *dicts, unsigned codec, int by)
  * generation still has pages) or -EINVAL (not a dictionary).
  */
 int ts_dicts_add(struct ts_dicts *dicts, const void *bytes, size_t n_bytes);
+
+/* A change of level, in two steps: memory first, which may fail; then, while
+ * all encoders are held, the change. It takes the memory over.
+ */
+struct ts_dict_rooms {
+	int level;
+	size_t c_bytes;
+	void *c_memory[TS_DICT_GENERATIONS];
+};
+int ts_dict_rooms_new(struct ts_dict_rooms *rooms, int level);
+void ts_dicts_set_level(struct ts_dicts *dicts, struct ts_dict_rooms *rooms);
 
 /* For the keeper: a generation that is not current and has no refs, or NULL.
  * It may be given up once all coders have been back.

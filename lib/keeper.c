@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* keeper.c - the thread that keeps memory ready for the request path
  *
- * It is woken when half of the reserve is gone, and otherwise looks around
+ * It is woken when a quarter of the reserve is gone, and otherwise looks around
  * ever more seldom while nothing happens: four times a second after work,
- * then doubling up to two seconds.
+ * then doubling up to a second.
  *
  * Free memory goes back to the system with hysteresis. Up to twice the
  * reserve is kept for good; what is beyond goes in halves, a half each
@@ -20,7 +20,7 @@
 #include <errno.h>
 
 #define TICK_MIN_NS 250000000ull
-#define TICK_MAX_NS 2000000000ull
+#define TICK_MAX_NS 1000000000ull
 #define TRAIN_TICK_NS 50000000ull
 #define NO_MEMORY_PAUSE_NS 10000000ull
 #define COMPACT_BLOCKS 64u
@@ -48,9 +48,15 @@ static bool wait_for_work(struct ts_keeper *keeper, uint64_t deadline_ns)
 static bool shrink(struct ts_blocks *blocks)
 {
 	uint32_t have = ts_blocks_free_touched(blocks);
+	uint32_t room = ts_blocks_room(blocks);
 	uint32_t keep = 2 * blocks->reserve;
-	uint32_t excess = have > keep ? have - keep : 0;
-	uint32_t give = excess / 2 > SHRINK_MIN_BLOCKS ? excess / 2 : excess;
+	uint32_t excess, give;
+
+	/* A budget that was lowered leaves less than that. */
+	if (keep > room)
+		keep = room;
+	excess = have > keep ? have - keep : 0;
+	give = excess / 2 > SHRINK_MIN_BLOCKS ? excess / 2 : excess;
 
 	return ts_blocks_shrink(blocks, have - give, give) > 0;
 }
@@ -105,6 +111,8 @@ static void *run(void *arg)
 			continue;
 		ts_lock(&keeper->busy);
 		tick = tidy(keeper->core) ? TICK_MIN_NS : 2 * tick;
+		if (keeper->look)
+			keeper->look(keeper->look_opaque);
 		ts_unlock(&keeper->busy);
 		tick = train(keeper->core, tick);
 		if (tick > TICK_MAX_NS)

@@ -10,6 +10,8 @@ struct ts_keeper {
 	pthread_t thread;
 	bool running;
 	bool stop; /* under the block list's lock */
+	void (*look)(void *opaque); /* called when it looks around, or NULL */
+	void *look_opaque;
 	pthread_mutex_t busy; /* held while it works: hold it to have rest */
 };
 

@@ -175,7 +175,7 @@ static int check_head(const struct ts_kept *kept,
 	if (h->n_slots != size->n_slots || h->n_blocks != size->n_blocks ||
 	    h->n_segments != size->n_segments)
 		return wrong(t, -EINVAL,
-			     "the pages in segment %d are of a device of %llu bytes with ram=%llu and %u spill segments; use the same sizes",
+			     "the pages in segment %d are of a device of %llu bytes with ram-max=%llu and %u spill segments; use the same sizes",
 			     kept->shm.id,
 			     (unsigned long long)h->n_slots * 4096,
 			     (unsigned long long)h->n_blocks << TS_BLOCK_SHIFT,

@@ -41,7 +41,8 @@ struct ts_pack {
 	uint32_t pinned[TS_PACK_PINNED];
 	unsigned n_pinned;
 	struct ts_transfer transfer;
-	bool busy; /* being written */
+	uint64_t started_ns; /* when its write was */
+	bool busy;           /* being written */
 };
 
 /* Begin to fill a claimed segment. */

@@ -3,6 +3,7 @@
 #include "thinswap.h"
 #include "block.h"
 #include "codec.h"
+#include "util/harden.h"
 #include "util/size.h"
 
 #include <errno.h>
@@ -28,6 +29,8 @@
  * keeper touches more.
  */
 #define RESERVE_BYTES (2ull << 20)
+/* Room to raise the budget; address space only. */
+#define RAM_MAX_TIMES 4
 
 void ts_params_init(struct ts_params *params)
 {
@@ -46,9 +49,11 @@ void ts_params_fini(struct ts_params *params)
 	free(params->spill_path);
 	free(params->trainer);
 	free(params->keep_path);
+	free(params->stats_path);
 	params->spill_path = NULL;
 	params->trainer = NULL;
 	params->keep_path = NULL;
+	params->stats_path = NULL;
 }
 
 void ts_params_find_trainer(struct ts_params *params, const char *dir)
@@ -166,10 +171,18 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "level"))
 		return set_int(&g, &params->level, TS_CODEC_LEVEL_MIN,
 			       TS_CODEC_LEVEL_MAX);
+	if (!strcmp(key, "reserve"))
+		return set_size(&g, &params->reserve_bytes, TS_BLOCK_BYTES,
+				RAM_MAX_BYTES);
 	if (!strcmp(key, "keep"))
 		return set_path(&g, &params->keep_path);
 	if (!strcmp(key, "dictionary"))
 		return set_bool(&g, &params->dictionary);
+	if (!strcmp(key, "ram-max"))
+		return set_size(&g, &params->ram_max_bytes, RAM_MIN_BYTES,
+				RAM_MAX_BYTES);
+	if (!strcmp(key, "stats"))
+		return set_path(&g, &params->stats_path);
 	if (!strcmp(key, "spill"))
 		return set_path(&g, &params->spill_path);
 	if (!strcmp(key, "spill-size"))
@@ -194,7 +207,7 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		return set_int(&g, &params->low_water, WATER_MIN,
 			       LOW_WATER_MAX);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, level, dictionary, keep, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent and io-uring",
+		 "%s: no such parameter; there are size, ram, ram-max, reserve, level, dictionary, keep, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
 		 key);
 	return -ENOENT;
 }
@@ -203,6 +216,20 @@ static uint64_t machine_bytes(void)
 {
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
 	       (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Without a limit on locked memory, what is not touched costs nothing. */
+static uint64_t default_ram_max(const struct ts_params *params,
+				uint64_t machine)
+{
+	uint64_t most = RAM_MAX_TIMES * params->ram_bytes, limit;
+
+	ts_harden_memlock_limit(0, &limit);
+	if (limit != UINT64_MAX)
+		return params->ram_bytes;
+	if (most > machine)
+		most = machine;
+	return most > RAM_MAX_BYTES ? RAM_MAX_BYTES : most;
 }
 
 int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
@@ -241,6 +268,10 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 			 have);
 		return -EINVAL;
 	}
+	if (!params->ram_max_bytes)
+		params->ram_max_bytes = default_ram_max(params, machine);
+	if (params->ram_max_bytes < params->ram_bytes)
+		params->ram_max_bytes = params->ram_bytes;
 	params->size_bytes &= ~(uint64_t)(TS_SLOT_BYTES - 1);
 	if (!params->reserve_bytes)
 		params->reserve_bytes = RESERVE_BYTES;

@@ -131,7 +131,6 @@ void ts_store_counters(struct ts_store *store, struct ts_counters *ret)
 #define TS_STAT(name, kind, unit, text)                                        \
 	ret->name = (uint64_t)ts_stats_sum(&media->stats, TS_STAT_##name);
 #include "stats.def"
-#undef TS_STAT
 	ret->resident_bytes = ts_blocks_resident_bytes(&media->blocks);
 	ret->budget_bytes = (uint64_t)media->blocks.budget << TS_BLOCK_SHIFT;
 	ret->locked = store->core.kept.shm.locked;

@@ -22,8 +22,9 @@ struct ts_shm {
 };
 
 /* Make and map a segment of zeroes, mode 0600. With @passing the kernel removes
- * it with its last user, however that ends; else it stays. Returns 0 or -errno; without CAP_IPC_LOCK, and when
- * RLIMIT_MEMLOCK is too small, it succeeds with @locked false.
+ * it with its last user, however that ends; else it stays. Returns 0 or
+ * -errno; without CAP_IPC_LOCK, and when RLIMIT_MEMLOCK is too small, it
+ * succeeds with @locked false.
  */
 int ts_shm_new(struct ts_shm *shm, size_t bytes, bool passing);
 

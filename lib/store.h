@@ -6,6 +6,7 @@
 #include "core.h"
 #include "keeper.h"
 #include "spiller.h"
+#include "statsfile.h"
 #include "thinswap.h"
 #include "train.h"
 
@@ -14,6 +15,7 @@ struct ts_store {
 	struct ts_keeper keeper;
 	struct ts_spiller spiller; /* if there is a spill tier */
 	struct ts_train train;     /* if there are dictionaries */
+	struct ts_statsfile statsfile; /* if one was asked for */
 };
 
 /* 0, or -EINVAL if the range is not inside the device. */

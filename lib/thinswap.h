@@ -35,8 +35,8 @@ enum ts_event_level {
 };
 
 /* Called seldom, from ts_store_start() or a thread of the store, with no lock
- * held that a request waits for. @text is one line without a newline and gone after the call. Nothing
- * of the store may be called from it.
+ * held that a request waits for. @text is one line without a newline and gone
+ * after the call. Nothing of the store may be called from it.
  */
 typedef void ts_event_fn(void *opaque, enum ts_event_level level,
 			 const char *text);
@@ -45,6 +45,7 @@ typedef void ts_event_fn(void *opaque, enum ts_event_level level,
 struct ts_params {
 	uint64_t size_bytes;    /* virtual size, whole slots */
 	uint64_t ram_bytes;     /* budget for all that is resident for pages */
+	uint64_t ram_max_bytes; /* most that the budget can be tuned to */
 	uint64_t reserve_bytes; /* pool memory touched ahead of demand */
 	int level;              /* of zstd */
 	bool dictionary;        /* train dictionaries on what is stored */
@@ -61,6 +62,8 @@ struct ts_params {
 	uint64_t write_budget_bytes; /* a day; 0: none */
 	bool write_budget_waits; /* spent: writes wait, else they fail */
 	int high_water, low_water; /* percent of the budget: spill begins, ends */
+
+	char *stats_path; /* statistics for others to read; NULL: none */
 
 	ts_event_fn *event; /* or NULL */
 	void *event_opaque;

@@ -34,12 +34,25 @@ static uint32_t free_blocks(struct ts_core *core)
 /* The headroom at a percentage of the budget that is used, and some blocks
  * more, which only a tiny budget feels.
  */
-static uint32_t headroom_at(struct ts_core *core, unsigned percent,
-			    uint32_t more)
+static uint32_t headroom_at(const struct ts_core *core,
+			    const unsigned *percent, uint32_t more)
 {
 	uint64_t budget = ts_load_relaxed(&core->media.blocks.budget);
 
-	return (uint32_t)(budget * (100 - percent) / 100) + more;
+	return (uint32_t)(budget * (100 - ts_load_relaxed(percent)) / 100) +
+	       more;
+}
+
+uint32_t ts_tier_begin_blocks(const struct ts_tier *tier,
+			      const struct ts_core *core)
+{
+	return headroom_at(core, &tier->high_percent, HIGH_MORE);
+}
+
+uint32_t ts_tier_end_blocks(const struct ts_tier *tier,
+			    const struct ts_core *core)
+{
+	return headroom_at(core, &tier->low_percent, LOW_MORE);
 }
 
 bool ts_tier_has_victims(struct ts_core *core)
@@ -54,7 +67,7 @@ bool ts_tier_has_victims(struct ts_core *core)
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core)
 {
 	return ts_load_relaxed(&tier->closed) ||
-	       free_blocks(core) < headroom_at(core, tier->high_percent,
+	       free_blocks(core) < headroom_at(core, &tier->high_percent,
 					       HIGH_MORE);
 }
 
@@ -66,14 +79,15 @@ bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 		return ts_tier_has_victims(core);
 	for (unsigned k = 0; k < TS_POOL_CLASSES; k++)
 		headroom += ts_pool_surplus(&core->media.pool, k);
-	return headroom < headroom_at(core, tier->low_percent, LOW_MORE);
+	return headroom < headroom_at(core, &tier->low_percent, LOW_MORE);
 }
 
 bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core)
 {
-	return !ts_load_relaxed(&tier->closed) &&
-	       free_blocks(core) >
-		       headroom_at(core, tier->low_percent, LOW_MORE);
+	/* Up to the mark at which spilling begins: only then does what was
+	 * found to be cold make room for what is in use.
+	 */
+	return !ts_tier_low(tier, core);
 }
 
 /* What one look at a cluster needs. */
@@ -108,7 +122,10 @@ static bool look_at(struct look *look, unsigned i)
 	if (ts_word_mark(word))
 		return true;
 	if (ts_word_hot(word) && !look->ignore_hot) {
-		ts_cluster_flag(&look->cluster, i, ts_word_set_cold(word));
+		/* The chance is given and taken by the other hand alone. */
+		if (!look->raw_only)
+			ts_cluster_flag(&look->cluster, i,
+					ts_word_set_cold(word));
 		return true;
 	}
 	len = ts_word_len(word);

@@ -5,7 +5,8 @@
  * not taken, and those that compaction would free. Spilling starts when the
  * high mark of the budget is used and goes on down to the low mark. A page
  * that is read from spill again before the clock comes by returns to memory
- * while less than the low mark is used.
+ * while less than the high mark is used: the pages between the marks are the
+ * room that is made for those in use.
  */
 #ifndef TS_TIER_H
 #define TS_TIER_H
@@ -13,7 +14,8 @@
 #include "core.h"
 
 struct ts_tier {
-	unsigned high_percent, low_percent; /* of the budget in use */
+	/* Of the budget in use; changed at any time. */
+	unsigned high_percent, low_percent;
 	bool closed; /* no admission to memory: everything is to spill */
 	/* The spiller's alone. */
 	uint64_t hand, raw_hand; /* clusters */
@@ -22,6 +24,12 @@ struct ts_tier {
 
 void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
 		  unsigned low_percent);
+
+/* Headroom, in blocks, at which spilling begins and ends. */
+uint32_t ts_tier_begin_blocks(const struct ts_tier *tier,
+			      const struct ts_core *core);
+uint32_t ts_tier_end_blocks(const struct ts_tier *tier,
+			    const struct ts_core *core);
 
 /* Whether a writer should wake the spiller: a cheap look without locks. */
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core);

@@ -6,6 +6,7 @@
  * next write. The sample is in a memfd that exists only while it is needed.
  */
 #include "train.h"
+#include "shm.h"
 #include "util/atomic.h"
 
 #include <errno.h>
@@ -82,9 +83,14 @@ static bool begin_sampling(struct ts_train *train)
 
 	train->fd = memfd_create("thinswap-training", MFD_CLOEXEC);
 	if (train->fd >= 0 && !ftruncate(train->fd, (off_t)bytes))
-		shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_POPULATE, train->fd, 0);
-	if (shared == MAP_FAILED) {
+		shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			      train->fd, 0);
+	/* MAP_POPULATE does nothing under MCL_ONFAULT, and a request that
+	 * faults here hangs the machine.
+	 */
+	if (shared == MAP_FAILED || ts_shm_touch(shared, bytes)) {
+		if (shared != MAP_FAILED)
+			munmap(shared, bytes);
 		drop_shared(train);
 		return false;
 	}

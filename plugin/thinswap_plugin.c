@@ -8,6 +8,7 @@
 #include "config.h"
 #include "thinswap.h"
 #include "util/harden.h"
+#include "util/lock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,6 +26,8 @@
 
 /* The largest request that the NBD protocol's peers expect to work. */
 #define MAX_REQUEST_BYTES (32u << 20)
+
+#define LOG_AGAIN_NS (60ull * 1000000000)
 
 /* Code, stacks, request buffers and contexts. */
 #define LOCKED_BESIDE_RAM_BYTES (64ull << 20)
@@ -44,10 +47,48 @@ static void enter(void)
 	entered = true;
 }
 
-static int result(int err)
+/* The sorts of requests, for the log. */
+enum request { READ, WRITE, TRIM, ZERO, N_REQUESTS };
+
+/* A request that fails is worth a line, a thousand that do are not worth more:
+ * one line a minute for each sort. The counters know how many there were.
+ */
+static void log_failure(enum request what, int err)
+{
+	static const char *const names[N_REQUESTS] = { "read", "write", "trim",
+						       "zero" };
+	static uint64_t last_ns[N_REQUESTS];
+	uint64_t now_ns = ts_now_ns();
+	uint64_t last = __atomic_load_n(&last_ns[what], __ATOMIC_RELAXED);
+
+	if ((last && now_ns - last < LOG_AGAIN_NS) ||
+	    !__atomic_compare_exchange_n(&last_ns[what], &last, now_ns, false,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	nbdkit_error("%s failed: %s (further ones within a minute are only "
+		     "counted)", names[what], strerror(-err));
+}
+
+/* Started in the real-time class (thinswapd does so), the process keeps only
+ * the threads that serve there, and these not while they compress.
+ */
+static bool realtime;
+
+static void enter_class(bool on)
+{
+	static _Thread_local bool is_in;
+
+	if (!realtime || is_in == on)
+		return;
+	if (!ts_harden_realtime(on))
+		is_in = on;
+}
+
+static int result(enum request what, int err)
 {
 	if (!err)
 		return 0;
+	log_failure(what, err);
 	nbdkit_set_error(-err);
 	return -1;
 }
@@ -164,6 +205,9 @@ static int plugin_after_fork(void)
 	if (getenv("THINSWAP_OUTLIVES_PARENT"))
 		prctl(PR_SET_PDEATHSIG, 0);
 	harden();
+	realtime = ts_harden_is_realtime();
+	if (realtime)
+		ts_harden_realtime(false);
 	err = ts_store_start(store);
 
 	if (!err)
@@ -216,26 +260,37 @@ static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
 	enter();
-	return result(ts_store_read(store, buf, count, offset));
+	enter_class(true);
+	return result(READ, ts_store_read(store, buf, count, offset));
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	int err;
+
 	enter();
-	return result(ts_store_write(store, buf, count, offset));
+	enter_class(false);
+	err = ts_store_write(store, buf, count, offset);
+	enter_class(true);
+	return result(WRITE, err);
 }
 
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
-	return result(ts_store_discard(store, count, offset));
+	return result(TRIM, ts_store_discard(store, count, offset));
 }
 
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
-	return result(ts_store_zero(store, count, offset));
+	int err;
+
+	enter_class(false);
+	err = ts_store_zero(store, count, offset);
+	enter_class(true);
+	return result(ZERO, err);
 }
 
 static int plugin_flush(void *handle, uint32_t flags)
@@ -277,6 +332,7 @@ static struct nbdkit_plugin plugin = {
 	.config_help =
 		"size=<SIZE>   (required) virtual size of the device\n"
 		"ram=<SIZE>    budget for all memory of pages (default: half of the machine's)\n"
+		"reserve=<SIZE>  memory kept touched ahead of demand (default: 2M)\n"
 		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
 		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
 		"spill=<PATH>  file or block device for what does not fit in ram\n"
@@ -284,6 +340,7 @@ static struct nbdkit_plugin plugin = {
 		"encrypt=<BOOL>       seal what is spilled (default: true)\n"
 		"spill-force=<BOOL>   use a file or device that holds something else\n"
 		"write-budget=<SIZE>  most bytes a day to spill (default: 0, no limit)\n"
+		"stats=<PATH>         statistics for others to read\n"
 		"write-budget-spent=fail|wait  what writes do then (default: fail)\n"
 		"high-water=<N>, low-water=<N>  percent of ram in use at which\n"
 		"              spilling begins and ends (default: 95 and 90)\n"

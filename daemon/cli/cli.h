@@ -28,7 +28,12 @@ struct ts_cli {
 
 int ts_cmd_attach(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_detach(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_estimate(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_metrics(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_stats(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_status(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_top(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_tune(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_version(int argc, char **argv, const struct ts_cli *cli);
 
 /* Say that the command line is wrong; returns TS_EXIT_USAGE. */

@@ -118,6 +118,27 @@ static void print_store(const json_t *status)
 	       size_of(store, "ram_budget_bytes", b, sizeof(b)));
 }
 
+static void print_settings(const json_t *settings)
+{
+	char ram[TS_SIZE_TEXT_BYTES];
+
+	if (json_is_object(settings))
+		printf("settings       ram %s, level %" JSON_INTEGER_FORMAT
+		       "; thinswap stats tells more\n",
+		       size_of(settings, "ram_bytes", ram, sizeof(ram)),
+		       json_integer_value(json_object_get(settings, "level")));
+}
+
+static void print_store_warnings(const json_t *status)
+{
+	const json_t *all = json_object_get(status, "warnings");
+
+	for (size_t i = 0; i < json_array_size(all); i++)
+		printf("warning: %s: %s\n",
+		       text_of(json_array_get(all, i), "name"),
+		       text_of(json_array_get(all, i), "text"));
+}
+
 static void print_kept(const json_t *status)
 {
 	const json_t *memory = json_object_get(status, "kept_memory");
@@ -228,7 +249,9 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	print_device(status);
 	print_store(status);
 	print_kept(status);
+	print_settings(json_object_get(status, "settings"));
 	print_health(status);
+	print_store_warnings(status);
 	json_decref(status);
 	return TS_EXIT_OK;
 }

@@ -14,6 +14,11 @@ static const char help[] =
 	"Look at and steer thinswapd; see thinswap(1).\n"
 	"\n"
 	"  status          device, memory and health of the daemon\n"
+	"  stats           what the store holds, costs and does\n"
+	"  top             the same live, in a terminal\n"
+	"  metrics         serve it to Prometheus\n"
+	"  estimate [PID]  what it would make of memory in use\n"
+	"  tune KEY=VALUE  change a setting of the running server\n"
 	"  attach          attach the block device and switch swap on\n"
 	"  detach          drain the swap and take the device away\n"
 	"  check [FILE]    judge a configuration, start nothing\n"
@@ -35,8 +40,15 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv, const struct ts_cli *cli);
 } commands[] = {
-	{"attach", ts_cmd_attach},   {"check", run_check},
-	{"detach", ts_cmd_detach},   {"status", ts_cmd_status},
+	{"attach", ts_cmd_attach},
+	{"check", run_check},
+	{"detach", ts_cmd_detach},
+	{"estimate", ts_cmd_estimate},
+	{"metrics", ts_cmd_metrics},
+	{"stats", ts_cmd_stats},
+	{"status", ts_cmd_status},
+	{"top", ts_cmd_top},
+	{"tune", ts_cmd_tune},
 	{"version", ts_cmd_version},
 };
 

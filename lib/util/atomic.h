@@ -13,5 +13,6 @@
 #define ts_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define ts_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define ts_add_relaxed(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define ts_add_release(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELEASE)
 
 #endif

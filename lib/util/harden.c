@@ -135,6 +135,20 @@ int ts_harden_io_flusher(bool on)
 	return 0;
 }
 
+int ts_harden_realtime(bool on)
+{
+	struct sched_param param = { .sched_priority = on ? 1 : 0 };
+
+	if (sched_setscheduler(0, on ? SCHED_RR : SCHED_OTHER, &param) < 0)
+		return -errno;
+	return 0;
+}
+
+bool ts_harden_is_realtime(void)
+{
+	return sched_getscheduler(0) == SCHED_RR;
+}
+
 int ts_harden_oom_score_adj(int value)
 {
 	char text[16];

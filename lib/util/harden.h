@@ -49,6 +49,15 @@ int ts_harden_io_flusher(bool on);
  */
 int ts_harden_oom_score_adj(int value);
 
+/* Put the calling thread in the real-time class (SCHED_RR, its lowest
+ * priority), or back. CAP_SYS_NICE. Beside the flusher flag, because Linux
+ * lets real-time threads dip into the memory below the minimum watermark,
+ * which the answer to a request may need. A thread that compresses or
+ * allocates for itself must not be there.
+ */
+int ts_harden_realtime(bool on);
+bool ts_harden_is_realtime(void);
+
 /* Is a capability of linux/capability.h effective in this thread? */
 bool ts_harden_has_capability(int capability);
 

@@ -51,8 +51,8 @@ static struct ts_store *new_store(void)
 	struct ts_blocks *blocks = &store->core.media.blocks;
 	uint32_t reserve = blocks->reserve;
 
-	blocks->reserve = blocks->n;
-	if (ts_blocks_refill(blocks, blocks->n) != blocks->n)
+	blocks->reserve = blocks->budget;
+	if (ts_blocks_refill(blocks, blocks->budget) != blocks->budget)
 		rig_die("no memory for the test");
 	blocks->reserve = reserve;
 	return store;

@@ -170,6 +170,7 @@ rig_undo() {
 	: >"$dir/closing"
 	cg=$(rig_cgroup_path "$dir")
 	[[ -d $cg ]] && rig_cgroup_kill "$cg"
+	rig_stop_owner "$dir"
 	for dev in $(rig_devices "$dir"); do
 		rig_swapoff_dev "$dev" || return 1
 	done
@@ -230,6 +231,21 @@ rig_wait_socket() {
 	rig_say "no NBD server at $1:"
 	tail -n 5 "$RIG_DIR"/*.log >&2 || true
 	return 1
+}
+
+# A server spawned as "owner" turns its swap off and takes its device down by
+# itself when it is asked to end; what it does not, the rest of rig_undo does.
+rig_stop_owner() {
+	local pid start i
+	[[ -s $1/pids/owner ]] || return 0
+	read -r pid start <"$1/pids/owner"
+	rig_is_alive "$pid" "$start" || return 0
+	kill -TERM "$pid" 2>/dev/null || true
+	for ((i = 0; i < 3000; i++)); do
+		rig_is_alive "$pid" "$start" || return 0
+		[[ $(ps -o stat= -p "$pid") == Z* ]] && return 0
+		sleep 0.02
+	done
 }
 
 rig_kill_servers() {

@@ -179,7 +179,7 @@ def test_reload(tmp):
         check(it.listen("READY=1", since), "and ready again")
         check(socket_mode(it.socket_path()) == 0o660, "mode taken over")
         check("device.priority stays 100" in it.log(), "priority", it.log())
-        check("codec.level stays 1" in it.log(), "level", it.log())
+        check("reload: level is now 3" in it.log(), "level", it.log())
         with open(it.config, "a") as file:
             file.write("nonsense = 1\n")
         since = len(it.told)

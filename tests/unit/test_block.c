@@ -141,7 +141,7 @@ START_TEST(wants_refill)
 	for (unsigned left = RESERVE; left-- > 0;) {
 		ck_assert_int_eq(ts_block_take(&blocks, &block), 0);
 		ck_assert(ts_blocks_wants_refill(&blocks) ==
-			  (left <= RESERVE / 2));
+			  (left <= RESERVE * 3 / 4));
 	}
 }
 END_TEST

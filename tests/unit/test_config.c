@@ -42,7 +42,7 @@ START_TEST(defaults)
 	ck_assert_int_eq(config.device.nbd_index, TS_CONFIG_DEVICE_AUTO);
 	ck_assert_uint_eq(config.device.size_bytes, 64 * GIB);
 	ck_assert_int_eq(config.device.priority, 100);
-	ck_assert_int_eq(config.device.connections, 4);
+	ck_assert_int_eq(config.device.connections, 1);
 	ck_assert_int_eq(config.device.attach, TS_ATTACH_AUTO);
 	ck_assert_uint_eq(config.ram.budget_bytes, 8 * GIB);
 	ck_assert_int_eq(config.codec.level, 1);
@@ -627,17 +627,17 @@ START_TEST(compare)
 
 	parse_good("[ram]\nbudget = \"1G\"\n", &old_config);
 	parse_good("[ram]\nbudget = \"2G\"\n[codec]\nlevel = 3\n"
-		   "[device]\npriority = 100\nconnections = 1\n"
+		   "[device]\npriority = 100\nconnections = 3\n"
 		   "[security]\nsocket-mode = \"0660\"\n",
 		   &new_config);
 	ck_assert_uint_eq(ts_config_compare(&old_config, &new_config,
 					    collect_change, all),
 			  4);
 	ck_assert_str_eq(all,
-			 "device.connections 4 -> 1 restart\n"
+			 "device.connections 1 -> 3 restart\n"
 			 "ram.budget 1 GiB (1073741824 bytes) -> "
-			 "2 GiB (2147483648 bytes) restart\n"
-			 "codec.level 1 -> 3 restart\n"
+			 "2 GiB (2147483648 bytes) live\n"
+			 "codec.level 1 -> 3 live\n"
 			 "security.socket-mode \"0600\" -> \"0660\" live\n");
 	all[0] = '\0';
 	ck_assert_uint_eq(ts_config_compare(&new_config, &new_config,

@@ -48,10 +48,10 @@ START_TEST(refills)
 		while (!ts_block_take(blocks, &block))
 			;
 		ck_assert_int_eq(ts_blocks_wait(blocks), 0);
-		await(blocks->reserve / 2 + 1, blocks->reserve);
+		await(blocks->reserve * 3 / 4 + 1, blocks->reserve);
 	}
 	/* No more than the reserve, however long it has. */
-	await(blocks->reserve / 2 + 1, blocks->reserve);
+	await(blocks->reserve * 3 / 4 + 1, blocks->reserve);
 }
 END_TEST
 
@@ -69,7 +69,7 @@ START_TEST(gives_back)
 		else
 			ck_assert_int_eq(ts_blocks_wait(blocks), 0);
 	}
-	await(blocks->reserve / 2 + 1, blocks->reserve);
+	await(blocks->reserve * 3 / 4 + 1, blocks->reserve);
 	while (n)
 		ts_block_give(blocks, held[--n]);
 	await(2 * blocks->reserve, 2 * blocks->reserve);

@@ -22,7 +22,9 @@ static bool use(enum ts_cipher cipher)
 
 	for (unsigned i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)rng_next(&rng);
-	ck_assert_int_eq(ts_seal_init(&seal, cipher != TS_CIPHER_NONE, NULL), 0);
+	ck_assert_int_eq(ts_seal_init(&seal, cipher != TS_CIPHER_NONE,
+				      NULL),
+			 0);
 	if (cipher == TS_CIPHER_AES256GCM &&
 	    seal.cipher != TS_CIPHER_AES256GCM)
 		return false;

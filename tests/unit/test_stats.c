@@ -11,6 +11,16 @@
 
 static struct ts_stats stats;
 
+static void setup(void)
+{
+	ck_assert_int_eq(ts_stats_init(&stats), 0);
+}
+
+static void teardown(void)
+{
+	ts_stats_fini(&stats);
+}
+
 static void *add(void *arg)
 {
 	for (int i = 0; i < ROUNDS; i++) {
@@ -68,6 +78,7 @@ int main(void)
 {
 	TCase *tcase = tcase_create("stats");
 
+	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, threads);
 	tcase_add_test(tcase, one_shard_a_thread);
 	tcase_add_test(tcase, apart);

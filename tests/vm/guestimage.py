@@ -39,8 +39,9 @@ PRODUCT = {
     "tests/system/ts-pager": "usr/bin/ts-pager",
     "daemon/thinswapd": "usr/sbin/thinswapd",
     "daemon/thinswap": "usr/bin/thinswap",
-    "plugin/nbdkit-thinswap-plugin.so":
-        "usr/lib/thinswap/nbdkit-thinswap-plugin.so",
+    # To nbdkit's own folder of plugins, by add_product().
+    "plugin/nbdkit-thinswap-plugin.so": None,
+    "lib/thinswap-train": None,
 }
 
 
@@ -193,8 +194,29 @@ def nbdkit_dir():
 def add_product(stage, build):
     for source, target in PRODUCT.items():
         path = os.path.join(build, source)
+        if not target:
+            target = f"{nbdkit_dir()}/plugins/{os.path.basename(source)}"
         if os.path.exists(path):
             stage.add(path, target)
+
+
+def guest_init(stage, root, version, modules, init):
+    """The parts of an initramfs that both guests have."""
+    stage.add(find_program("busybox"), "bin/busybox")
+    os.symlink("busybox", os.path.join(stage.path, "bin/sh"))
+    order = []
+    for path in module_files(root, version, modules):
+        stage.add(path, "modules/" + os.path.basename(path))
+        order.append(os.path.basename(path) + "\n")
+    stage.write("modules/order", "".join(order))
+    stage.node("dev/console", 5, 1)
+    shutil.copy(os.path.join(HERE, "guest", init),
+                os.path.join(stage.path, "init"))
+    os.chmod(os.path.join(stage.path, "init"), 0o755)
+
+
+def settings_text(settings):
+    return "".join(f"{k}='{v}'\n" for k, v in sorted(settings.items()))
 
 
 def small_guest(work, build, scenario, settings, pages=None):
@@ -203,8 +225,7 @@ def small_guest(work, build, scenario, settings, pages=None):
         find_program(name)
     image, root, version = kernel()
     stage = Stage(work)
-    stage.add(find_program("busybox"), "bin/busybox")
-    os.symlink("busybox", os.path.join(stage.path, "bin/sh"))
+    guest_init(stage, root, version, BASE_MODULES + scenario.modules, "init")
     for name in BASE_PROGRAMS + scenario.programs:
         stage.add(find_program(name))
     for source, target in scenario.files.items():
@@ -212,20 +233,11 @@ def small_guest(work, build, scenario, settings, pages=None):
     for name in NBDKIT_PARTS:
         stage.add(f"{nbdkit_dir()}/{name}")
     add_product(stage, build)
-
-    order = []
-    for path in module_files(root, version, BASE_MODULES + scenario.modules):
-        stage.add(path, "modules/" + os.path.basename(path))
-        order.append(os.path.basename(path) + "\n")
-    stage.write("modules/order", "".join(order))
-
-    stage.node("dev/console", 5, 1)
-    for name in ("init", "lib.sh"):
-        shutil.copy(os.path.join(HERE, "guest", name),
-                    os.path.join(stage.path, name))
+    shutil.copy(os.path.join(HERE, "guest", "lib.sh"), stage.path)
+    shutil.copy(os.path.join(HERE, "../../systemd/60-thinswap.conf"),
+                os.path.join(stage.path, "etc/sysctl.conf"))
     shutil.copy(scenario.path, os.path.join(stage.path, "scenario"))
-    stage.write("settings", "".join(f"{k}='{v}'\n"
-                                    for k, v in sorted(settings.items())))
+    stage.write("settings", settings_text(settings))
     initramfs = os.path.join(work, "initramfs.cpio")
     stage.archive(initramfs)
     if pages:

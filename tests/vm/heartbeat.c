@@ -74,7 +74,7 @@ static void beat(int port, unsigned long n, uint64_t gap_ms)
 
 int main(int argc, char **argv)
 {
-	size_t bytes = 4u << 20;
+	size_t bytes = 1u << 20;
 	unsigned interval_ms = 1000;
 	uint64_t last;
 	char *mem;

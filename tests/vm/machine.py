@@ -30,12 +30,16 @@ COMPLAINTS = [
         r"rcu.*(detected stalls|self-detected stall)")),
     ("i/o error", re.compile(
         r"I/O error|[Ww]rite-error on swap|[Rr]ead-error on swap|"
-        r"nbd\d+: .*(Connection timed out|shutting down sockets|"
+        r"nbd\d+: .*(Connection timed out|"
         r"Wrong magic|Other side returned error|Dead connection|"
         r"Receive control failed|Send \w+ failed)")),
     ("oom kill", re.compile(r"Killed process \d+ \(")),
     ("program crashed", re.compile(r"segfault at|traps: .* general prot")),
 ]
+
+
+# The kernel's last words: userspace has come to its end.
+DOWN = re.compile(r"reboot: (Restarting system|Power down)")
 
 
 class Event(dict):
@@ -44,7 +48,7 @@ class Event(dict):
 
 class Machine:
     def __init__(self, work, image, initramfs, mem_mib, cpus, disks,
-                 append=""):
+                 append="", may_reboot=False):
         self.work = work
         self.start = time.monotonic()
         self.console_text = ""
@@ -54,6 +58,7 @@ class Machine:
         self.beats = 0
         self.listeners = {}
         self.partial = {}
+        self.options = [] if may_reboot else ["-no-reboot"]
         self.process = self._launch(image, initramfs, mem_mib, cpus, disks,
                                     append)
 
@@ -66,19 +71,20 @@ class Machine:
             self.listeners[name] = listener
         cmdline = ("console=ttyS0 rootfstype=ramfs rdinit=/init "
                    "sysrq_always_enabled random.trust_cpu=on "
-                   "loglevel=7 panic=-1 rcupdate.rcu_cpu_stall_timeout=60 "
+                   "loglevel=5 panic=-1 rcupdate.rcu_cpu_stall_timeout=60 "
                    "watchdog_thresh=30 " + append)
         argv = [shutil.which("qemu-system-x86_64"),
                 "-accel", "tcg,thread=multi", "-cpu", "max",
                 "-machine", "pc", "-smp", str(cpus), "-m", f"{mem_mib}M",
                 "-nodefaults", "-no-user-config", "-display", "none",
-                "-no-reboot", "-kernel", image, "-initrd", initramfs,
+                "-kernel", image, "-initrd", initramfs,
                 "-append", cmdline,
                 "-chardev", f"socket,id=console,path={self.work}/console",
                 "-serial", "chardev:console",
                 "-chardev", f"socket,id=results,path={self.work}/results",
                 "-serial", "chardev:results",
                 "-qmp", f"unix:{self.work}/qmp,server=on,wait=off"]
+        argv += self.options
         for disk in disks:
             argv += ["-drive", f"if=virtio,format=raw,cache=unsafe,{disk}"]
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
@@ -120,6 +126,8 @@ class Machine:
         for port, line in self.lines(timeout):
             if port == "console":
                 on_console(line)
+                if DOWN.search(line):
+                    events.append(Event(event="down", t=self.elapsed()))
                 for verdict, pattern in COMPLAINTS:
                     if pattern.search(line):
                         self.complaints.append((verdict, line))
@@ -139,7 +147,7 @@ class Machine:
             self.beats += 1
             self.last_beat = time.monotonic()
             self.worst_gap_ms = max(self.worst_gap_ms, event["gap_ms"])
-        elif event.get("event") in ("beat-stop", "done"):
+        elif event.get("event") in ("beat-stop", "done", "leaving"):
             self.last_beat = None
 
     def silence(self):

@@ -159,6 +159,36 @@ GOALS = {
 }
 
 
+def spill(part, what):
+    return lambda r: r["spill"][part][what]
+
+
+def spill_idle(r):
+    """The worst of the phases."""
+    idle = r["spill"]["idle"]
+    return min(one["mb_s"] / idle["ram-only"][phase]["mb_s"]
+               for phase, one in idle["spill-idle"].items())
+
+
+GOALS["5"] = [
+    Goal("spill: write bandwidth, share of fio's", ">=", 0.8,
+         over(spill("drain", "written_mb_s"), spill("fio-write", "mb_s"))),
+    Goal("spill: share of that time on a processor, or waiting for one",
+         ">=", 0.9,
+         lambda r: r["spill"]["drain"]["cpu_share"] +
+         r["spill"]["drain"]["waited_for_cpu_share"]),
+    Goal("spill: write amplification of a fill", "<=", 1.1,
+         spill("fill-random", "amplification")),
+    Goal("spill: the same, overwrites at 80 % full", "<=", 1.5,
+         spill("overwrite", "amplification")),
+    Goal("spill: 4 KiB random reads, p50 to fio's", "<=", 1.5,
+         over(spill("read", "p50_us"), spill("fio-read", "p50_us"))),
+    Goal("spill: reads from RAM when the set fits", ">=", 0.9,
+         spill("working-set", "from_ram_share")),
+    Goal("spill: RAM-only work with spill idle", ">=", 0.95, spill_idle),
+]
+
+
 def judge_all(results):
     """A list of dictionaries, one a goal, for the table and the JSON."""
     judged = []

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 
-from . import peers
+from . import peers, spill
 from .peers import CLEAN_ENV, Failed, by_name, median_of, say
 
 MIB = 1 << 20
@@ -276,7 +276,7 @@ def build_command(ctx, stack):
 
 
 GROUPS = {"raw": raw, "nbd": nbd, "rounds": rounds, "swap": swap,
-          "scale": scale, "work": work}
+          "spill": spill.spill, "scale": scale, "work": work}
 ONLY_FULL = ("scale", "work")
 
 

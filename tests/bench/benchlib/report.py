@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """report.py - the results as tables, ratios first"""
 
+from . import spill
+
 
 def table(title, columns, rows):
     """Columns as wide as needed; the first is text, the rest numbers."""
@@ -114,6 +116,8 @@ TABLES = {
              swap_rows),
     "raw": ("codec alone",
             ["", "ratio", "MB/s", "back", "CPU us/page", "back"], raw_rows),
+    "spill": ("spill tier and fio on the same file, median",
+              ["", "", ""], spill.rows),
     "scale": ("scaling", ["", "server", "MB/s", "CPU us/page"], scale_rows),
     "work": ("ordinary programs in small cgroups",
              ["job", "swap on", "seconds", "swapped MiB", "peak MiB"],

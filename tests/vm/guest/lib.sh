@@ -10,9 +10,17 @@
 # Everything printed goes to the console; result, note and fail go to the
 # runner as lines of JSON. /settings holds what --set gave.
 set -eu
-. /settings
+for file in /settings /usr/lib/vm/settings; do
+	# shellcheck source=/dev/null # made by the runner
+	[ ! -e $file ] || . $file
+done
 
 PORT=/dev/ttyS1
+# Of the product, so not for a peer.
+case ${SERVER-} in
+peer*) ;;
+*) [ ! -e /etc/sysctl.conf ] || sysctl -q -p /etc/sysctl.conf ;;
+esac
 for sysctl in ${SYSCTL-}; do
 	echo "${sysctl#*=}" >"/proc/sys/${sysctl%%=*}"
 done
@@ -71,6 +79,18 @@ available_mib() {
 	echo $(($(value MemAvailable /proc/meminfo) / 1024))
 }
 
+# show_tasks PID...: where the threads of a process are, on the console
+show_tasks() {
+	for pid; do
+		for task in /proc/"$pid"/task/*; do
+			echo "guest: $(cat "$task/comm") ${task##*/}" \
+				"$(cut -d' ' -f3,41 "$task/stat")" \
+				"$(tr '\n' ' ' <"$task/syscall")" \
+				"$(cut -d' ' -f2 "$task/stack" | tr '\n' ' ')"
+		done
+	done
+}
+
 start_heartbeat() {
 	heartbeat $PORT &
 	HEARTBEAT_PID=$!
@@ -111,22 +131,22 @@ serve_plain() {
 # names harden's options, so that a scenario can leave one out.
 PROTECT=${PROTECT--f -o}
 serve_thinswap() {
-	plugin=/usr/lib/thinswap/nbdkit-thinswap-plugin.so
-	[ -e $plugin ] || skip "the plugin is not in this build"
 	size=$1
 	ram=$2
 	shift 2
 	(
+		# shellcheck disable=SC3045 # busybox has it
 		ulimit -s 256
 		export MALLOC_ARENA_MAX=1
 		# shellcheck disable=SC2086 # options, one a word
 		exec harden $PROTECT ${WRAP-} nbdkit -f -U $SOCKET -P /run/server.pid \
-			$plugin "size=$size" "ram=$ram" "$@"
+			thinswap "size=$size" "ram=$ram" "$@"
 	) &
 	wait_for_socket
 }
 
 # attach [OPTION...]: hand the server's socket to the kernel
+# shellcheck disable=SC2120 # scenarios may pass options
 attach() {
 	must nbd-attach -w "${WARM_ROUNDS:-20}" "$@" $SOCKET $INDEX
 	tries=0
@@ -135,7 +155,12 @@ attach() {
 		[ $tries -lt 50 ] || fail "the kernel has not taken nbd$INDEX"
 		sleep 0.1
 	done
+}
+
+# Settings of the queue and the server's threads, for experiments.
+tune() {
 	[ -z "${RT-}" ] || serve_in_real_time
+	[ -z "${WBT-}" ] || echo "$WBT" >/sys/block/nbd$INDEX/queue/wbt_lat_usec
 	[ -z "${NR_REQUESTS-}" ] ||
 		echo "$NR_REQUESTS" >/sys/block/nbd$INDEX/queue/nr_requests
 }
@@ -189,15 +214,70 @@ note_server() {
 		server_threads "$(value Threads "$status")"
 }
 
-# serve SIZE: what SERVER asks for (thinswap, or a peer), with half of
-# the guest's memory as thinswap's budget
-serve() {
-	case ${SERVER:-thinswap} in
-	thinswap) serve_thinswap "$1" "${RAM:-$(($(mem_mib) / 2))M}" ;;
+# The product: thinswapd does all of it by itself.
+start_thinswapd() {
+	need thinswapd
+	cat >/run/thinswap.toml <<-EOF
+		[device]
+		path = "nbd$INDEX"
+		size = "$1"
+		${CONNECTIONS:+connections = $CONNECTIONS}
+		[ram]
+		budget = "$RAM"
+		[tuning]
+		realtime = "${REALTIME:-auto}"
+	EOF
+	thinswapd --config /run/thinswap.toml --runtime-dir /run/thinswap &
+	DAEMON_PID=$!
+	tries=0
+	until grep -q "^$DEVICE" /proc/swaps; do
+		tries=$((tries + 1))
+		[ -d "/proc/$DAEMON_PID" ] || fail "thinswapd has ended"
+		# shellcheck disable=SC2046 # pids, one a word
+		[ $tries -ne 200 ] || show_tasks $(pidof nbdkit thinswapd mkswap swapon)
+		[ $tries -lt 600 ] || fail "no swap after 60 s"
+		sleep 0.1
+	done
+	SERVER_PID=$(pidof nbdkit)
+}
+
+stop_thinswapd() {
+	kill "$DAEMON_PID"
+	wait "$DAEMON_PID" || fail "thinswapd ended with $?"
+	! grep -q "^$DEVICE" /proc/swaps || fail "swap is still on"
+	[ ! -e /sys/block/nbd$INDEX/pid ] || fail "nbd$INDEX is still attached"
+	! pidof nbdkit >/dev/null || fail "nbdkit is still there"
+}
+
+# swap_start SIZE: swap from what SERVER asks for: thinswapd (the product),
+# plugin (ours without the daemon), or a peer
+swap_start() {
+	RAM=${RAM:-$(($(mem_mib) / 2))M}
+	case ${SERVER:-thinswapd} in
+	thinswapd) start_thinswapd "$1" ;;
+	plugin) serve_thinswap "$1" "$RAM" ;;
 	peer) serve_peer memory "$1" allocator=zstd ;;
 	peer-sparse) serve_peer memory "$1" ;;
 	*) fail "SERVER is ${SERVER}" ;;
 	esac
+	if [ "${SERVER:-thinswapd}" != thinswapd ]; then
+		# shellcheck disable=SC2119
+		attach
+		swap_on
+	fi
+	tune
+	note_server
+}
+
+swap_stop() {
+	note_server
+	if [ "${SERVER:-thinswapd}" = thinswapd ]; then
+		stop_thinswapd
+	else
+		swap_off
+		detach
+		stop_server
+	fi
 }
 
 # run_pager MIB [ARG...]: the verifying pager; its JSON goes to the results
@@ -209,4 +289,35 @@ run_pager() {
 		>/run/pager.json || fail "ts-pager gave $?: $(cat /run/pager.json)"
 	printf '{"event":"pager","report":%s}\n' \
 		"$(tr -d '\n' </run/pager.json)" >$PORT
+}
+
+# The rest is for the systemd guest only.
+
+# wait_booted: until all jobs of the boot are done; nothing may have failed
+wait_booted() {
+	tries=0
+	while [ -n "$(systemctl list-jobs --no-legend)" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 120 ] || fail "jobs after 120 s: $(systemctl \
+			list-jobs --no-legend | tr '\n' ';')"
+		sleep 1
+	done
+	failed=$(systemctl --failed --no-legend --plain | cut -d' ' -f1 |
+		tr '\n' ' ')
+	[ -z "$failed" ] || fail "failed units: $failed"
+	! journalctl -b --no-pager -q | grep -q 'ordering cycle' ||
+		fail "ordering cycle"
+}
+
+boot_seconds() {
+	finished=$(systemctl show -P FinishTimestampMonotonic)
+	echo $((finished / 1000000))
+}
+
+# leave reboot|poweroff: how the machine goes down is part of the scenario;
+# the runner gives it 30 s
+leave() {
+	echo "{\"event\":\"leaving\",\"how\":\"$1\",\"limit_s\":30}" >$PORT
+	systemctl --no-block "$1"
+	exit 99
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* visible.h - the store's statistics and settings, as the daemon uses them
+ *
+ * The server keeps its statistics in <runtime dir>/stats; everybody may read
+ * them. The daemon watches them for what deserves a warning, and changes
+ * settings by them.
+ */
+#ifndef TS_DAEMON_VISIBLE_H
+#define TS_DAEMON_VISIBLE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config.h"
+#include "error.h"
+#include "view.h"
+
+#define TS_STATS_NAME "stats"
+
+struct ts_daemon;
+
+/* Bits of ts_daemon.warned beyond enum ts_warning. */
+enum { TS_WARN_DEVICE_DETACHED = TS_N_WARNINGS };
+
+/* Look at everything there is to warn of, now and then: what has begun is
+ * logged once, and again only when it has been away for an hour.
+ */
+void ts_visible_tick(struct ts_daemon *d);
+
+/* "warnings" and "settings" of `thinswap status`; null without statistics. */
+json_t *ts_visible_warnings(struct ts_daemon *d);
+json_t *ts_visible_settings(struct ts_daemon *d);
+
+/* Change a setting, "key=value"; who asked is for the log. The configuration
+ * follows, so that it says what is in force.
+ */
+int ts_visible_tune(struct ts_daemon *d, const char *text, const char *who,
+		    struct ts_error *error);
+
+/* The tuning key of a configuration key ("ram.budget"), with the value that
+ * @config has for it, as key=value in @buf. NULL: it cannot be tuned.
+ */
+const char *ts_visible_tuning(const struct ts_config *config, const char *name,
+			      char *buf, size_t room);
+
+#endif

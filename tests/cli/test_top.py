@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""thinswap top in a real terminal (tmux), resized, and without a terminal
+
+Usage: test_top.py BUILD
+"""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.path.abspath(sys.argv[1])
+PLUGIN = os.path.join(BUILD, "plugin", "nbdkit-thinswap-plugin.so")
+THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
+failed = 0
+
+
+def check(what, ok, detail=""):
+    global failed
+    failed += not ok
+    print(f"{'ok' if ok else 'FAILED'}: {what}" +
+          (f":\n{detail}" if not ok else ""), flush=True)
+
+
+class Terminal:
+    def __init__(self, tmp, command):
+        self.tmux = ["tmux", "-f", "/dev/null", "-S",
+                     os.path.join(tmp, "tmux")]
+        self.run("new-session", "-d", "-x", "100", "-y", "30", "-s", "top",
+                 command)
+
+    def run(self, *args):
+        return subprocess.run([*self.tmux, *args], capture_output=True,
+                              text=True, timeout=30,
+                              env=dict(os.environ, LC_ALL="C.UTF-8"))
+
+    def screen(self):
+        return self.run("capture-pane", "-p", "-t", "top").stdout
+
+    def wait(self, *texts):
+        """Until all texts are on the screen; a deadline against hanging."""
+        end = time.monotonic() + 20
+        while not all(text in (screen := self.screen()) for text in texts):
+            if time.monotonic() > end:
+                return False, screen
+            time.sleep(0.05)
+        return True, screen
+
+    def see(self, what, *texts):
+        check(what, *self.wait(*texts))
+
+    def resize(self, x, y):
+        self.run("resize-window", "-t", "top", "-x", str(x), "-y", str(y))
+
+    def ends(self):
+        end = time.monotonic() + 20
+        while self.run("has-session", "-t", "top").returncode == 0:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
+
+def watch(tmp, stats):
+    terminal = Terminal(tmp, f"{THINSWAP} top --seconds 0.2 --file {stats}")
+    try:
+        terminal.see("first page", "device", "memory", "[#", "spill",
+                     "zero 300", "raw 300", "health", "good", "latency",
+                     "p99.9", "decompress")
+        terminal.run("send-keys", "-t", "top", "c")
+        terminal.see("size classes", "fragmentation", "4096", "filled")
+        terminal.run("send-keys", "-t", "top", "c")
+        terminal.see("back", "pages a second")
+        terminal.resize(60, 12)
+        terminal.see("small: what fits", "device", "memory", "zero 300")
+        lines = terminal.screen().rstrip("\n").split("\n")
+        check("small: within the screen", len(lines) <= 12 and
+              max(map(len, lines)) <= 60, lines)
+        terminal.resize(140, 40)
+        ok, screen = terminal.wait("spill_write", "classes")
+        bar = next((l for l in screen.splitlines()
+                    if l.startswith("memory")), "")
+        check("large: bars use the width", ok and
+              len(bar.split("]")[0]) > 90, screen)
+        terminal.run("send-keys", "-t", "top", "q")
+        check("q ends it", terminal.ends())
+    finally:
+        terminal.run("kill-server")
+
+
+def without_terminal(stats):
+    done = subprocess.Popen([THINSWAP, "top", "--seconds", "0.2", "--file",
+                             stats], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, text=True)
+    lines = [done.stdout.readline() for _ in range(3)]
+    done.terminate()
+    done.wait(30)
+    check("plain lines without a terminal", "read/s" in lines[0] and
+          lines[1].split()[0] == lines[2].split()[0] == "600" and
+          not any("\x1b" in line for line in lines), lines)
+
+
+def main():
+    for need in ("nbdkit", "qemu-io", "tmux"):
+        if not shutil.which(need):
+            print(f"SKIP: needs {need}")
+            sys.exit(77)
+    base = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(prefix="ts-top.", dir=base) as tmp:
+        stats, sock = os.path.join(tmp, "stats"), os.path.join(tmp, "sock")
+        data = os.path.join(tmp, "data")
+        with open(data, "wb") as file:
+            file.write(bytes(300 * 4096))
+            file.write(random.Random(1).randbytes(300 * 4096))
+        server = subprocess.Popen(["nbdkit", "--foreground", "-U", sock,
+                                   PLUGIN, "size=64M", "ram=16M",
+                                   "dictionary=false", f"stats={stats}"])
+        try:
+            while not os.path.exists(sock) and server.poll() is None:
+                time.sleep(0.02)
+            subprocess.run(["qemu-io", "-f", "raw", "-c",
+                            f"write -q -s {data} 0 {600 * 4096}",
+                            f"nbd+unix:///?socket={sock}"], check=True,
+                           timeout=60)
+            watch(tmp, stats)
+            without_terminal(stats)
+        finally:
+            server.terminate()
+            server.wait(30)
+    sys.exit(1 if failed else 0)
+
+
+main()
