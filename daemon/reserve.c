@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "util/harden.h"
 
@@ -19,23 +20,23 @@
 #endif
 
 #define LEAST_BYTES (8ul << 20)
-#define MOST_BYTES  (256ul << 20)
 
 /* Half as much again: some of it goes to others. */
 static size_t need_of(pid_t pid)
 {
 	struct ts_harden_facts facts;
-	size_t own;
+	size_t own, most;
 
+	most = (size_t)sysconf(_SC_PHYS_PAGES) / 8 * 4096;
 	if (ts_harden_observe(pid, &facts) < 0 ||
 	    facts.rss_bytes < facts.anon_shm_bytes)
 		return LEAST_BYTES;
 	own = facts.rss_bytes - facts.anon_shm_bytes;
 	own += own / 2;
+	if (own > most)
+		own = most;
 	own &= ~4095ul;
-	return own < LEAST_BYTES ? LEAST_BYTES :
-	       own > MOST_BYTES	 ? MOST_BYTES :
-				   own;
+	return own < LEAST_BYTES ? LEAST_BYTES : own;
 }
 
 static unsigned long long available_bytes(void)

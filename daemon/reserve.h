@@ -5,7 +5,8 @@
  * machine that needed it has no free memory either: a new server could wait
  * for its own stacks and buffers for ever. So as much as a server takes, beside
  * what it keeps, is held, locked and touched, and let go right before one is
- * started.
+ * started. It is let go as well when a server that lives does not get on: then
+ * it is memory that is missing, most likely.
  */
 #ifndef TS_DAEMON_RESERVE_H
 #define TS_DAEMON_RESERVE_H
@@ -19,8 +20,8 @@ struct ts_reserve {
 	size_t wanted;
 };
 
-/* Hold half as much again as process @server_pid has of its own. 0 or -errno;
- * -ENOMEM when memory is not plenty.
+/* Hold half as much again as process @server_pid has of its own, but no more
+ * than an eighth of the machine. 0 or -errno; -ENOMEM when memory is not plenty.
  */
 int ts_reserve_take(struct ts_reserve *reserve, pid_t server_pid);
 
