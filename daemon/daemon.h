@@ -23,6 +23,7 @@
 #include "front.h"
 #include "harden.h"
 #include "probe.h"
+#include "reserve.h"
 #include "revive.h"
 #include "runtime.h"
 #include "spawn.h"
@@ -57,8 +58,10 @@ struct ts_daemon {
 	struct ts_child server;
 	struct ts_probe *probe;
 	struct ts_revival revival;
+	struct ts_reserve reserve;
 	bool adopted;       /* from a dead instance: see adopt.h */
 	bool server_lived;  /* when that was done */
+	bool memory_lived;  /* kept memory was there before the start */
 	struct ts_attach attach;
 	bool wants_swapon; /* for the attach under way */
 	struct ts_harden_table own_rows; /* taken at start, for the daemon */

@@ -100,7 +100,7 @@ static void fail(struct ts_daemon *d, int status, const char *output)
 		"still on and still served",
 		d->attach.device, status, output[0] ? ": " : "", output);
 	ts_log(LOG_ERR, "%s", error.text);
-	d->state = d->drain->back_to;
+	d->state = d->revival.gave_up ? TS_FAILED : d->drain->back_to;
 	free_drain(d);
 	ts_daemon_status(d, "%s", error.text);
 	ts_control_drain_ended(d->control, -EIO, error.text);
@@ -135,7 +135,7 @@ static int start_swapoff(struct ts_daemon *d, struct ts_error *error)
 	if (!drain)
 		return ts_fail(error, -ENOMEM, "drain: %m");
 	drain->output_fd = -1;
-	drain->back_to = d->state;
+	drain->back_to = d->state == TS_RECOVERING ? TS_RUNNING : d->state;
 	d->drain = drain;
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0) {
 		err = ts_fail(error, -errno, "pipe for swapoff: %m");

@@ -173,6 +173,15 @@ static void warn_once(const struct ts_harden_table *table, unsigned at)
 	       row->lacks, row->risk);
 }
 
+unsigned ts_harden_missing(const struct ts_harden_table *table)
+{
+	unsigned missing = 0;
+
+	for (unsigned i = 0; i < table->n; i++)
+		missing += !table->rows[i].had;
+	return missing;
+}
+
 int ts_harden_judge(const struct ts_harden_table *table, bool strict,
 		    struct ts_error *error)
 {

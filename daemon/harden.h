@@ -56,6 +56,9 @@ void ts_harden_add(struct ts_harden_table *table, const char *who,
 		   const char *risk, const char *found_format, ...)
 	__attribute__((format(printf, 7, 8)));
 
+/* How many rows were not had. */
+unsigned ts_harden_missing(const struct ts_harden_table *table);
+
 /* Log the table. With @strict, -EPERM when any row was not had. */
 int ts_harden_judge(const struct ts_harden_table *table, bool strict,
 		    struct ts_error *error);

@@ -27,6 +27,12 @@
 #define WARM_PAGE_OF   16
 #define WORDS_A_PAGE   512
 
+/* Some threads may have had no turn in a round without faults; where somebody
+ * waits for the connection, two rounds have to do.
+ */
+#define MANY_ROUNDS 4u
+#define FEW_ROUNDS  1u
+
 /* A block-status request covers 4 GiB at most: 16384 of them. */
 #define MAP_STEP_BYTES 0xfffff000u
 #define MAP_MOST_BYTES (64ll << 40)
@@ -249,7 +255,8 @@ int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid, bool write,
 		}
 		warmth.last_faults = after.minor_faults - before.minor_faults +
 				     after.major_faults - before.major_faults;
-		if (warmth.rounds > 4 && warmth.last_faults == 0)
+		if (warmth.rounds > (write ? MANY_ROUNDS : FEW_ROUNDS) &&
+		    warmth.last_faults == 0)
 			break;
 	}
 	if (write)

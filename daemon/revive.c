@@ -2,8 +2,9 @@
 /* revive.c - a server that dies gets a successor on the memory that it kept
  *
  * A successor that fails is killed, never told to stop: a clean stop takes
- * the kept memory away. It is read through before the device is connected to
- * it, so that the kernel never gets a server that does not work.
+ * the kept memory away. The device comes first: warming its connections reads
+ * through the store, and until it is connected a machine that is short of
+ * memory has less and less. The probe's connection costs as much again.
  */
 #include "revive.h"
 
@@ -43,6 +44,7 @@ static int start_successor(struct ts_daemon *d, struct ts_error *error)
 {
 	int err = 0;
 
+	ts_reserve_give(&d->reserve);
 	/* A listening socket that a dead instance had is gone with its last
 	 * user.
 	 */
@@ -51,10 +53,10 @@ static int start_successor(struct ts_daemon *d, struct ts_error *error)
 					error);
 	if (err == 0)
 		err = ts_daemon_start_server(d, error);
-	if (err == 0)
-		err = ts_daemon_start_probe(d, error);
 	if (err == 0 && d->attach.device[0])
 		err = d->attach.ops->reconnect(&d->attach, error);
+	if (err == 0)
+		err = ts_daemon_start_probe(d, error);
 	if (err == 0) {
 		err = ts_watch_server(d);
 		if (err < 0)

@@ -20,7 +20,9 @@
 #define TS_SERVER_NOTE "nbdkit.pid"
 #define TS_SERVER_GRACE_MS 10000
 
-/* Field 22 of its stat: with the pid, it names a process for good. */
+/* Field 22 of its stat: with the pid, it names a process for good. One that
+ * has ended and is not reaped yet counts as gone.
+ */
 static int start_time(pid_t pid, unsigned long long *ret)
 {
 	char path[32], stat[1024];
@@ -36,6 +38,8 @@ static int start_time(pid_t pid, unsigned long long *ret)
 	fclose(file);
 	stat[got] = '\0';
 	at = strrchr(stat, ')');
+	if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
+		return -ESRCH;
 	for (int field = 2; at && field < 22; field++)
 		at = strchr(at + 1, ' ');
 	if (!at)

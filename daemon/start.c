@@ -34,6 +34,7 @@ static int undo_runtime(struct ts_daemon *d, struct ts_error *error)
 
 static int reclaim(struct ts_daemon *d, struct ts_error *error)
 {
+	struct ts_memory memory;
 	pid_t orphan;
 	int err;
 
@@ -46,16 +47,20 @@ static int reclaim(struct ts_daemon *d, struct ts_error *error)
 		       "left (pid %d); nothing is swapped out to it", orphan);
 		err = ts_server_end_orphan(&d->rt, orphan, error);
 	}
+	if (err < 0 || ts_memory_look(&d->rt, &memory) < 0)
+		return err;
 	/* Behind a bare socket nobody can tell whether it is needed: there
-	 * the server decides.
+	 * the server goes on with it, or refuses to.
 	 */
-	if (err == 0 && d->config.device.attach != TS_ATTACH_NONE)
-		err = ts_memory_reclaim(&d->rt, error);
-	return err;
+	if (d->config.device.attach == TS_ATTACH_NONE)
+		return 0;
+	ts_runtime_forget(&d->rt, ts_front_nbd.path);
+	return ts_memory_reclaim(&d->rt, error);
 }
 
 static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
 {
+	struct ts_memory memory;
 	int err;
 
 	d->attach.config = &d->config;
@@ -64,12 +69,15 @@ static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
 	err = ts_adopt(d, error);
 	if (err == -ENOENT)
 		err = reclaim(d, error);
+	d->memory_lived = ts_memory_look(&d->rt, &memory) == 0;
 	return err;
 }
 
 /* The server has ended. Cleanly, and this finds nothing. */
 static int undo_leftovers(struct ts_daemon *d, struct ts_error *error)
 {
+	if (d->state == TS_STARTING && d->memory_lived)
+		return 0;
 	if (ts_attach_holds_swap(&d->attach))
 		return ts_fail(error, -EBUSY, "%s is on as swap",
 			       d->attach.device);
@@ -143,7 +151,10 @@ static int undo_server(struct ts_daemon *d, struct ts_error *error)
 	if (ts_attach_holds_swap(&d->attach))
 		return ts_fail(error, -EBUSY, "%s is on as swap",
 			       d->attach.device);
-	ts_server_stop(&d->rt, &d->server);
+	if (d->state == TS_STARTING && d->memory_lived)
+		ts_server_kill(&d->rt, &d->server);
+	else
+		ts_server_stop(&d->rt, &d->server);
 	return 0;
 }
 
@@ -232,13 +243,38 @@ static int run_harden_check(struct ts_daemon *d, struct ts_error *error)
 	return ts_harden_judge(&d->harden, d->config.security.strict, error);
 }
 
-/* With swap on it is too late to refuse. */
+/* With pages stored it is too late to refuse; what is new is said. */
 void ts_daemon_check_hardening(struct ts_daemon *d)
 {
+	unsigned before = ts_harden_missing(&d->harden);
 	struct ts_error error;
 
 	make_table(d);
-	ts_harden_judge(&d->harden, false, &error);
+	if (ts_harden_missing(&d->harden) > before)
+		ts_harden_judge(&d->harden, false, &error);
+}
+
+/* Without it a successor may have to wait for memory; that is no reason not
+ * to serve.
+ */
+static int run_reserve(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = 0;
+
+	if (d->attach.ops->reconnect)
+		err = ts_reserve_take(&d->reserve, d->server.pid);
+	if (err < 0)
+		ts_log(LOG_WARNING, "no memory can be set aside for a "
+		       "successor of %s now (%s); it will be when there is "
+		       "some", d->server.name, strerror(-err));
+	return 0;
+}
+
+static int undo_reserve(struct ts_daemon *d, struct ts_error *error)
+{
+	ts_reserve_give(&d->reserve);
+	d->reserve.wanted = 0;
+	return 0;
 }
 
 static int run_mkswap(struct ts_daemon *d, struct ts_error *error)
@@ -281,6 +317,7 @@ static const struct ts_step device_steps[] = {
 	{ "attach the device", run_attach, undo_attach },
 	{ "check the device", run_check_device, NULL },
 	{ "check the hardening", run_harden_check, NULL },
+	{ "set memory aside", run_reserve, undo_reserve },
 	{ "write the swap header", run_mkswap, NULL },
 	{ "switch swap on", run_swapon, undo_swapon },
 };
@@ -337,8 +374,9 @@ int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error)
 		return err;
 	d->device.done = N(device_steps);
 	ts_daemon_check_hardening(d);
-	ts_log(LOG_NOTICE, "%s is on as swap still, and served", d->attach.device);
-	return 0;
+	ts_log(LOG_NOTICE, "%s is on as swap still, and served",
+	       d->attach.device);
+	return run_reserve(d, error);
 }
 
 int ts_daemon_disconnect(struct ts_daemon *d, struct ts_error *error)

@@ -9,9 +9,11 @@ to do. Usage: test_cli.py BUILD [--update]
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 BUILD = sys.argv[1]
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
@@ -87,5 +89,49 @@ with tempfile.TemporaryDirectory() as empty:
           run("thinswap", *where, "--json", "version").stdout == done.stdout)
     check("version", run("thinswap", *where, "version").stdout ==
           f"thinswap {answer['thinswap']}\n")
+
+
+
+def check_status(name, change):
+    """The text of `thinswap status` for a daemon that answers as given."""
+    with open(os.path.join(GOLDEN, "status.json")) as file:
+        status = json.load(file)
+    change(status)
+    answer = json.dumps({"ok": True, "result": status}) + "\n"
+    with tempfile.TemporaryDirectory() as tmp, \
+            socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.join(tmp, "control"))
+        server.listen()
+
+        def serve():
+            client, _ = server.accept()
+            client.recv(1024)
+            client.sendall(answer.encode())
+            client.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done = run("thinswap", "--runtime-dir", tmp, "status")
+        thread.join()
+    path = os.path.join(GOLDEN, f"status-{name}.txt")
+    if "--update" in sys.argv:
+        with open(path, "w") as file:
+            file.write(done.stdout)
+    with open(path) as file:
+        check(f"status, {name}, is the golden text",
+              done.returncode == 0 and done.stdout == file.read(), done)
+
+
+def nothing_kept(status):
+    status["state"] = "failed"
+    status["kept_memory"] = status["server_pid"] = status["probe"] = None
+    status["device"].update(path="/dev/loop3", attached_by="fuse",
+                            limits="for memory cgroups only")
+    status["successors"].update(taken_over=0, last_seconds=None,
+                                last_status=None)
+
+
+check_status("running", lambda status: None)
+check_status("failed", nothing_kept)
 
 sys.exit(1 if failed else 0)

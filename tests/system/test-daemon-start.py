@@ -90,7 +90,7 @@ def test_second_copy(tmp):
 
 
 def test_restart_after_kill(tmp):
-    """case 9: kill -9, then start again on the same directory"""
+    """case 9: kill -9, then start again, otherwise configured"""
     with Instance(tmp) as it:
         it.start()
         old = it.remember_servers()[0]
@@ -98,6 +98,7 @@ def test_restart_after_kill(tmp):
         # A server that was told to stop needs a moment to do so.
         time.sleep(1)
         check(start_time(old) is not None, "the server outlives the daemon")
+        it.write_config({"tuning.threads": "5"})
         it.start()
         check(start_time(old) is None, "the orphan is ended")
         check(f"(pid {old})" in it.log(), "and named", it.log())
@@ -199,8 +200,8 @@ def test_bad_config(tmp):
 
 
 def test_server_dies(tmp):
-    """the server dies with no device attached: the daemon ends with 1"""
-    with Instance(tmp) as it:
+    """a server that keeps nothing dies, no device: the daemon ends with 1"""
+    with Instance(tmp, {"tuning.plugin": '"memory"'}) as it:
         it.start()
         os.kill(it.server_pid(), signal.SIGKILL)
         check(it.process.wait(30) == 1, "exit code 1")
