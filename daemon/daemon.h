@@ -23,7 +23,6 @@
 #include "front.h"
 #include "harden.h"
 #include "probe.h"
-#include "reserve.h"
 #include "revive.h"
 #include "runtime.h"
 #include "spawn.h"
@@ -58,7 +57,6 @@ struct ts_daemon {
 	struct ts_child server;
 	struct ts_probe *probe;
 	struct ts_revival revival;
-	struct ts_reserve reserve;
 	bool adopted;       /* from a dead instance: see adopt.h */
 	bool server_lived;  /* when that was done */
 	bool memory_lived;  /* kept memory was there before the start */

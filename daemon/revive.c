@@ -44,7 +44,6 @@ static int start_successor(struct ts_daemon *d, struct ts_error *error)
 {
 	int err = 0;
 
-	ts_reserve_give(&d->reserve);
 	/* A listening socket that a dead instance had is gone with its last
 	 * user.
 	 */

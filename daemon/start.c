@@ -254,29 +254,6 @@ void ts_daemon_check_hardening(struct ts_daemon *d)
 		ts_harden_judge(&d->harden, false, &error);
 }
 
-/* Without it a successor may have to wait for memory; that is no reason not
- * to serve.
- */
-static int run_reserve(struct ts_daemon *d, struct ts_error *error)
-{
-	int err = 0;
-
-	if (d->attach.ops->reconnect)
-		err = ts_reserve_take(&d->reserve, d->server.pid);
-	if (err < 0)
-		ts_log(LOG_WARNING, "no memory can be set aside for a "
-		       "successor of %s now (%s); it will be when there is "
-		       "some", d->server.name, strerror(-err));
-	return 0;
-}
-
-static int undo_reserve(struct ts_daemon *d, struct ts_error *error)
-{
-	ts_reserve_give(&d->reserve);
-	d->reserve.wanted = 0;
-	return 0;
-}
-
 static int run_mkswap(struct ts_daemon *d, struct ts_error *error)
 {
 	return ts_swap_make(&d->config, d->attach.device, error);
@@ -317,7 +294,6 @@ static const struct ts_step device_steps[] = {
 	{ "attach the device", run_attach, undo_attach },
 	{ "check the device", run_check_device, NULL },
 	{ "check the hardening", run_harden_check, NULL },
-	{ "set memory aside", run_reserve, undo_reserve },
 	{ "write the swap header", run_mkswap, NULL },
 	{ "switch swap on", run_swapon, undo_swapon },
 };
@@ -376,7 +352,7 @@ int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error)
 	ts_daemon_check_hardening(d);
 	ts_log(LOG_NOTICE, "%s is on as swap still, and served",
 	       d->attach.device);
-	return run_reserve(d, error);
+	return 0;
 }
 
 int ts_daemon_disconnect(struct ts_daemon *d, struct ts_error *error)

@@ -146,9 +146,8 @@ static json_t *describe_memory(struct ts_daemon *d)
 
 	if (ts_memory_look(&d->rt, &memory) < 0)
 		return json_null();
-	return json_pack("{s:i, s:I, s:I, s:I}",
+	return json_pack("{s:i, s:I, s:I}",
 			 "segment", memory.segment,
-			 "set_aside_bytes", (json_int_t)d->reserve.bytes,
 			 "size_bytes", (json_int_t)memory.size_bytes,
 			 "resident_bytes", (json_int_t)memory.resident_bytes);
 }

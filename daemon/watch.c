@@ -31,9 +31,6 @@
 /* How old a good read may be before the store counts as stuck. */
 #define STUCK_MS 10000
 
-/* And as slow: twice the time between two reads. */
-#define SLOW_MS 4000
-
 static void stop_now(struct ts_daemon *d)
 {
 	d->state = TS_STOPPING;
@@ -129,11 +126,6 @@ void ts_watch_feed(struct ts_daemon *d)
 	if (!d->probe)
 		return;
 	ts_probe_look(d->probe, &state);
-	if (state.since_good_ms >= SLOW_MS && d->reserve.bytes) {
-		ts_log(LOG_WARNING, "no read through the store for %d s: "
-		       "letting go of the memory set aside", SLOW_MS / 1000);
-		ts_reserve_give(&d->reserve);
-	}
 	if (state.since_good_ms >= 0 && state.since_good_ms < STUCK_MS) {
 		sd_notify(0, "WATCHDOG=1");
 		if (d->stuck)
@@ -153,8 +145,6 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 	struct ts_daemon *d = opaque;
 
 	ts_watch_feed(d);
-	if (!d->stuck)
-		ts_reserve_refill(&d->reserve);
 	ts_visible_tick(d);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);

@@ -153,9 +153,6 @@ static void print_kept(const json_t *status)
 		       json_integer_value(json_object_get(memory, "segment")));
 	else
 		puts("kept memory    none: what is stored goes with the server");
-	if (json_integer_value(json_object_get(memory, "set_aside_bytes")) > 0)
-		printf("set aside      %s, for a successor of the server\n",
-		       size_of(memory, "set_aside_bytes", size, sizeof(size)));
 	if (json_is_real(last))
 		printf("successors     %" JSON_INTEGER_FORMAT
 		       " took over from a dead server, the last in %.2f s\n",
