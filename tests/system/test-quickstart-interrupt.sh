@@ -32,6 +32,9 @@ left_by() {
 # Start quickstart, wait for MARK in its output and DELAY seconds more.
 start() {
 	local mark=$1 delay=$2 i status
+	# Here, not only by the redirection: the child may be slower than the
+	# first look, which would find the run before.
+	: >"$log"
 	# A background job ignores SIGINT, and bash cannot undo that.
 	setsid env --default-signal=INT,HUP "$quickstart" --seconds 4 \
 		</dev/null >"$log" 2>&1 &
