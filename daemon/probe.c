@@ -228,6 +228,9 @@ int ts_probe_start(const struct ts_probe_ops *ops, const char *path,
 			      probe->state.error.text);
 	else if (ops->warm)
 		err = ops->warm(probe->handle, server->pid, error);
+	/* Warming reads through the store as well, and may take long. */
+	if (err == 0)
+		probe->good_ns = now_ns();
 	if (err == 0)
 		err = -pthread_create(&probe->thread, NULL, probe_main, probe);
 	if (err < 0) {
