@@ -16,6 +16,7 @@
  * say what is in use.
  */
 #include "tests/spill/rig.h"
+#include "util/atomic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,7 @@
 static struct spill_rig rig;
 static int fallocate_errno, fallocate_times;
 static bool refuse_direct;
-static unsigned holes;
+static unsigned holes; /* atomic */
 
 int __real_fallocate64(int fd, int mode, off_t off, off_t len);
 int __wrap_fallocate64(int fd, int mode, off_t off, off_t len);
@@ -46,7 +47,7 @@ int __wrap_fcntl64(int fd, int cmd, ...);
 int __wrap_fallocate64(int fd, int mode, off_t off, off_t len)
 {
 	if (mode & FALLOC_FL_PUNCH_HOLE) {
-		holes++;
+		ts_add_relaxed(&holes, 1);
 	} else if (fallocate_times) {
 		fallocate_times--;
 		errno = fallocate_errno;
@@ -251,7 +252,7 @@ static void discard(void)
 	for (unsigned slot = 0; slot < rig.n_slots; slot++)
 		slot_discard(&rig, slot);
 	WAIT_FOR(file_blocks() < MIB);
-	printf("%u holes\n", holes);
+	printf("%u holes\n", ts_load_relaxed(&holes));
 	spill_rig_check(&rig);
 }
 
