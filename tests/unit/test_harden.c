@@ -130,12 +130,13 @@ END_TEST
 /* Every test in a process of its own: the steps cannot be taken back. */
 int main(void)
 {
-	TCase *tcase = tcase_create("harden");
+	TCase *tcase;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	puts("SKIP: sanitizers make mlockall do nothing and start threads");
 	return 77;
 #endif
+	tcase = tcase_create("harden");
 	tcase_add_test(tcase, observes_a_process);
 	tcase_add_test(tcase, locks_on_fault);
 	tcase_add_test(tcase, populates_code);
