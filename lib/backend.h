@@ -125,6 +125,9 @@ struct ts_backend {
 uint64_t ts_ram_owner(struct ts_pool *pool, ts_obj obj);
 uint64_t ts_raw_owner(struct ts_pool *pool, ts_obj obj);
 
+/* The drop() of all kinds that live in the pool. */
+void ts_ram_drop(struct ts_media *media, unsigned n, const ts_word *word);
+
 /* The size of the object that a ram word names. */
 unsigned ts_ram_object_bytes(ts_word word);
 

@@ -157,7 +157,7 @@ const void *ts_ram_data(struct ts_pool *pool, ts_word word)
 	return object + (ts_word_kind(word) == TS_RAM ? HEADER_BYTES : 0);
 }
 
-static void drop(struct ts_media *media, unsigned n, const ts_word *word)
+void ts_ram_drop(struct ts_media *media, unsigned n, const ts_word *word)
 {
 	ts_obj obj[TS_POOL_BULK];
 
@@ -196,7 +196,7 @@ const struct ts_backend ts_backend_ram = {
 	.place = place,
 	.copy = copy,
 	.restore = restore,
-	.drop = drop,
+	.drop = ts_ram_drop,
 	.move = move,
 	.slots = TS_STAT_ram_slots,
 };

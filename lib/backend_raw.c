@@ -57,15 +57,6 @@ static void restore(struct ts_media *media, struct ts_reading *reading,
 	}
 }
 
-static void drop(struct ts_media *media, unsigned n, const ts_word *word)
-{
-	ts_obj obj[TS_POOL_BULK];
-
-	for (unsigned i = 0; i < n; i++)
-		obj[i] = ts_word_obj(word[i]);
-	ts_pool_free(&media->pool, n, obj);
-}
-
 uint64_t ts_raw_owner(struct ts_pool *pool, ts_obj obj)
 {
 	return ts_load_relaxed(ts_pool_page_note(pool, obj));
@@ -88,7 +79,7 @@ const struct ts_backend ts_backend_raw = {
 	.place = place,
 	.copy = copy,
 	.restore = restore,
-	.drop = drop,
+	.drop = ts_ram_drop,
 	.move = move,
 	.slots = TS_STAT_raw_slots,
 };
