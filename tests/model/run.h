@@ -17,6 +17,7 @@ struct run {
 	uint64_t spill_bytes; /* 0: no spill file */
 	bool no_uring, plain;
 	bool expect_full; /* refusals and compaction must have happened */
+	bool expect_cleaned;
 
 	struct ts_store *store;
 	pthread_barrier_t pause;
