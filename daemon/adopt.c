@@ -35,6 +35,14 @@ static int take_server(struct ts_daemon *d, pid_t pid,
 	return 0;
 }
 
+/* The daemon may have been killed between starting a successor and connecting
+ * the device to it; then the kernel waits for connections.
+ */
+static bool must_connect(const struct ts_attach *found, pid_t orphan)
+{
+	return found->ops->reconnect && found->served_by != orphan;
+}
+
 /* A loop device goes when its last user closes it; swap is one, so are we. */
 static void hold_device(struct ts_attach *attach)
 {
@@ -57,10 +65,12 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 		err = take_server(d, orphan, &wanted, error);
 		if (err < 0)
 			return err;
+		d->must_connect = must_connect(found, orphan);
 	} else {
 		ts_log(LOG_WARNING, "the server of %s is dead; its memory, "
 		       "segment %d, is kept, and a new one takes it over",
 		       found->device, memory.segment);
+		d->must_connect = true;
 	}
 	d->adopted = true;
 	d->attach = *found;

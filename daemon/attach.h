@@ -35,6 +35,8 @@ struct ts_attach {
 	char device[TS_DEVICE_BYTES]; /* "/dev/nbd0"; "" while detached */
 	uint64_t size_bytes;
 	unsigned connections;
+	pid_t served_by; /* the server that the device is connected to; 0: who
+			  * knows */
 	struct ts_nbd_warmth warmth;  /* of the connection that took longest */
 	int device_fd;                /* held open; -1 */
 };
@@ -78,7 +80,7 @@ int ts_attach_choose(const struct ts_config *config,
 		     const struct ts_attach_ops **ret, struct ts_error *error);
 
 /* The device that a dead instance noted, if it is still on as swap: sets ops,
- * device, size_bytes and connections. -ENOENT when there is none.
+ * device, size_bytes, connections and served_by. -ENOENT when there is none.
  */
 int ts_attach_find_swap(const struct ts_runtime *rt, struct ts_attach *ret);
 
@@ -91,7 +93,9 @@ bool ts_attach_holds_swap(const struct ts_attach *attach);
  */
 int ts_attach_reclaim(const struct ts_runtime *rt, struct ts_error *error);
 
-/* For the routes: note the device, or forget it. */
+/* Note the device and who serves it, or forget it. For the routes, and for
+ * whoever has connected the device to another server.
+ */
 int ts_attach_note(struct ts_attach *attach, struct ts_error *error);
 void ts_attach_forget(struct ts_attach *attach);
 

@@ -59,6 +59,7 @@ struct ts_daemon {
 	struct ts_revival revival;
 	bool adopted;       /* from a dead instance: see adopt.h */
 	bool server_lived;  /* when that was done */
+	bool must_connect;  /* its device has no connection to a server */
 	bool memory_lived;  /* kept memory was there before the start */
 	struct ts_attach attach;
 	bool wants_swapon; /* for the attach under way */
@@ -74,6 +75,7 @@ struct ts_daemon {
 	struct ts_control *control;
 	struct ts_drain *drain;
 	bool stop_wanted; /* end when the drain has succeeded */
+	bool leaving;     /* end, and leave all to the next instance */
 	uint64_t warned_ns[TS_N_WARNINGS + 1]; /* see visible.h; 0: never */
 	bool stuck;       /* reads through the store do not come back */
 	int exit_code;
@@ -94,6 +96,9 @@ int ts_daemon_unserve(struct ts_daemon *d, struct ts_error *error);
 
 /* start.c: attach, and swap on unless @swapon is false. Blocks for seconds. */
 int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error);
+
+/* start.c: connect the attached device to the server that runs now. */
+int ts_daemon_connect(struct ts_daemon *d, struct ts_error *error);
 
 /* start.c: go on with the device of a dead instance, which is adopted. */
 int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error);

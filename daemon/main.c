@@ -12,6 +12,8 @@
 
 #include "daemon.h"
 #include "drain.h"
+#include "fdstore.h"
+#include "handover.h"
 #include "log.h"
 #include "stop.h"
 #include "watch.h"
@@ -133,6 +135,7 @@ static int live(struct ts_daemon *d)
 	err = start(d, &error);
 	if (err == 0) {
 		d->state = TS_RUNNING;
+		ts_fdstore_drop_rest();
 		ts_daemon_status_refresh(d);
 		ts_log(LOG_NOTICE, "ready: %s", d->status);
 		sd_notify(0, "READY=1");
@@ -144,6 +147,11 @@ static int live(struct ts_daemon *d)
 	if (d->state != TS_STARTING)
 		d->state = TS_STOPPING;
 	sd_notify(0, "STOPPING=1");
+	if (err == 0 && code >= 0 && d->leaving) {
+		ts_revive_cancel(d);
+		ts_handover_leave(d);
+		return code;
+	}
 	if (err < 0 || code < 0) {
 		ts_log(err == -ECANCELED ? LOG_NOTICE : LOG_ERR, "%s",
 		       error.text);
@@ -189,6 +197,7 @@ int main(int argc, char **argv)
 	mallopt(M_ARENA_MAX, 1);
 	ts_log_open();
 	ts_stop_block_signals();
+	ts_fdstore_receive();
 	complete_path();
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	d.started_ns = now.tv_sec * 1000000000ull + now.tv_nsec;

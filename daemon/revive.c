@@ -16,6 +16,7 @@
 #include "daemon.h"
 #include "log.h"
 #include "memory.h"
+#include "place.h"
 #include "server.h"
 #include "util/size.h"
 #include "watch.h"
@@ -48,12 +49,11 @@ static int start_successor(struct ts_daemon *d, struct ts_error *error)
 	 * user.
 	 */
 	if (d->listen_fd < 0)
-		err = d->front->prepare(&d->config, &d->rt, &d->listen_fd,
-					error);
+		err = ts_place_make_anew(d, error);
 	if (err == 0)
 		err = ts_daemon_start_server(d, error);
 	if (err == 0 && d->attach.device[0])
-		err = d->attach.ops->reconnect(&d->attach, error);
+		err = ts_daemon_connect(d, error);
 	if (err == 0)
 		err = ts_daemon_start_probe(d, error);
 	if (err == 0) {

@@ -59,6 +59,7 @@ int ts_server_start(const struct ts_args *args, const struct ts_runtime *rt,
 
 	err = ts_spawn(&(struct ts_spawn){ .argv = args->argv,
 					   .listen_fd = listen_fd,
+					   .standby_fd = -1,
 					   .output_fd = -1,
 					   .serves_swap = true,
 					   .realtime = realtime },

@@ -34,6 +34,8 @@
 
 #define TS_SERVER_STACK_BYTES (256u << 10)
 #define TS_LISTEN_FD 3
+#define TS_STANDBY_FD 4 /* what plugin/standby.c takes; see there */
+#define TS_STANDBY_ENV "THINSWAP_STANDBY=4"
 #define TS_SPAWN_ARGS 31
 
 #define PID_PREFIX "LISTEN_PID="
@@ -53,7 +55,7 @@ static bool is_dropped(const char *entry)
 {
 	static const char *const dropped[] = {
 		"NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "MALLOC_", "LC_",
-		"LANG", "FDSTORE=",
+		"LANG", "FDSTORE=", "THINSWAP_STANDBY=",
 	};
 
 	for (size_t i = 0; i < sizeof(dropped) / sizeof(*dropped); i++)
@@ -70,7 +72,7 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 
 	while (environ[n])
 		n++;
-	env = calloc(n + 9, sizeof(*env));
+	env = calloc(n + 10, sizeof(*env));
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
@@ -85,6 +87,8 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 		env[at++] = "LISTEN_FDS=1";
 		env[at++] = pid_text;
 	}
+	if (how->standby_fd >= 0)
+		env[at++] = TS_STANDBY_ENV;
 	return env;
 }
 
@@ -142,12 +146,17 @@ static void harden_child(const struct ts_spawn *how)
 	/* What failed here is found by reading it back from /proc. */
 }
 
+static int copy_above(int fd)
+{
+	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, TS_STANDBY_FD + 1);
+}
+
 static void child_main(const struct ts_spawn *how, const char **argv,
 		       const char **env, char *pid_text, int fail_fd)
 {
 	struct sigaction fallback = { .sa_handler = SIG_DFL };
+	int null, listen_fd, standby_fd, err;
 	sigset_t none;
-	int null, err;
 
 	for (int sig = 1; sig < NSIG; sig++)
 		sigaction(sig, &fallback, NULL);
@@ -163,13 +172,17 @@ static void child_main(const struct ts_spawn *how, const char **argv,
 		dup2(how->output_fd, STDOUT_FILENO);
 		dup2(how->output_fd, STDERR_FILENO);
 	}
-	/* The pipe that tells of a failed exec must not be number 3. */
-	fail_fd = fcntl(fail_fd, F_DUPFD_CLOEXEC, TS_LISTEN_FD + 1);
+	/* What the child gets is first copied above the numbers that it has
+	 * there, so that no copy overwrites another.
+	 */
+	fail_fd = copy_above(fail_fd);
+	listen_fd = copy_above(how->listen_fd);
+	standby_fd = copy_above(how->standby_fd);
 	syscall(SYS_close_range, TS_LISTEN_FD, ~0u, CLOSE_RANGE_CLOEXEC);
-	if (how->listen_fd == TS_LISTEN_FD)
-		fcntl(TS_LISTEN_FD, F_SETFD, 0);
-	else if (how->listen_fd >= 0)
-		dup2(how->listen_fd, TS_LISTEN_FD);
+	if (listen_fd >= 0)
+		dup2(listen_fd, TS_LISTEN_FD);
+	if (standby_fd >= 0)
+		dup2(standby_fd, TS_STANDBY_FD);
 
 	harden_child(how);
 	execvpe(how->argv[0], (char *const *)argv, (char *const *)env);
@@ -300,12 +313,13 @@ static void last_line(const char *output, char *buf, size_t room)
 	snprintf(buf, room, "%.*s", (int)(end - start), output + start);
 }
 
-int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error)
+int ts_run_read(const char *const *argv, int timeout_ms, char *ret_output,
+		size_t room, struct ts_error *error)
 {
-	struct ts_spawn how = { .argv = argv, .listen_fd = -1 };
-	char output[4096] = "", line[256];
+	struct ts_spawn how = TS_SPAWN(argv);
 	struct ts_child child;
 	int fds[2], status, err;
+	char line[256];
 	ssize_t got;
 
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -324,15 +338,22 @@ int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error)
 			      argv[0], timeout_ms / 1000);
 		goto out;
 	}
-	got = read(fds[0], output, sizeof(output) - 1);
-	output[got > 0 ? got : 0] = '\0';
+	got = read(fds[0], ret_output, room - 1);
+	ret_output[got > 0 ? got : 0] = '\0';
 	if (status != 0) {
-		last_line(output, line, sizeof(line));
-		err = strstr(output, "busy") ? -EBUSY : -EIO;
+		last_line(ret_output, line, sizeof(line));
+		err = strstr(ret_output, "busy") ? -EBUSY : -EIO;
 		ts_fail(error, err, "%s failed with status %d%s%s", argv[0],
 			status, line[0] ? ": " : "", line);
 	}
 out:
 	close(fds[0]);
 	return err;
+}
+
+int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error)
+{
+	char output[4096];
+
+	return ts_run_read(argv, timeout_ms, output, sizeof(output), error);
 }

@@ -15,7 +15,9 @@
 #include "adopt.h"
 #include "control.h"
 #include "log.h"
+#include "fdstore.h"
 #include "memory.h"
+#include "place.h"
 #include "server.h"
 #include "swaparea.h"
 
@@ -23,7 +25,13 @@
 
 static int run_runtime(struct ts_daemon *d, struct ts_error *error)
 {
-	return ts_runtime_open(d->runtime_dir, &d->rt, error);
+	int lock_fd = ts_fdstore_take("lock");
+	int err = ts_runtime_open(d->runtime_dir, lock_fd, &d->rt, error);
+
+	/* Not over a crash: then it is free for whoever comes. */
+	if (err == 0)
+		ts_fdstore_keep("lock", d->rt.lock_fd, false);
+	return err;
 }
 
 static int undo_runtime(struct ts_daemon *d, struct ts_error *error)
@@ -105,18 +113,9 @@ static int run_route(struct ts_daemon *d, struct ts_error *error)
 	return 0;
 }
 
-static int run_place(struct ts_daemon *d, struct ts_error *error)
-{
-	/* The server of a dead instance has its place, and its socket. */
-	if (d->server_lived)
-		return 0;
-	return d->front->prepare(&d->config, &d->rt, &d->listen_fd, error);
-}
-
 static int undo_place(struct ts_daemon *d, struct ts_error *error)
 {
-	d->front->tidy(&d->rt, d->listen_fd);
-	d->listen_fd = -1;
+	ts_place_remove(d);
 	return 0;
 }
 
@@ -280,7 +279,7 @@ static const struct ts_step serve_steps[] = {
 	{ "look for leftovers", run_leftovers, undo_leftovers },
 	{ "harden the daemon", run_harden_self, NULL },
 	{ "choose the route", run_route, NULL },
-	{ "make the place to serve", run_place, undo_place },
+	{ "make the place to serve", ts_place_make, undo_place },
 	{ "start the server", run_server, undo_server },
 	{ "read through the store", ts_daemon_start_probe, undo_probe },
 	{ "make the control socket", run_control, undo_control },
@@ -338,14 +337,21 @@ int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error)
 	return err;
 }
 
+int ts_daemon_connect(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = d->attach.ops->reconnect(&d->attach, error);
+
+	return err < 0 ? err : ts_attach_note(&d->attach, error);
+}
+
 int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error)
 {
 	int err = 0;
 
 	if (!d->attach.device[0])
 		return 0;
-	if (!d->server_lived)
-		err = d->attach.ops->reconnect(&d->attach, error);
+	if (d->must_connect)
+		err = ts_daemon_connect(d, error);
 	if (err < 0)
 		return err;
 	d->device.done = N(device_steps);

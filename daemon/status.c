@@ -8,13 +8,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 
 #include "config.h"
 #include "daemon.h"
 #include "log.h"
 #include "memory.h"
+#include "notify.h"
 #include "swaparea.h"
 #include "util/harden.h"
 #include "util/size.h"
@@ -44,7 +44,7 @@ void ts_daemon_status(struct ts_daemon *d, const char *format, ...)
 	if (strcmp(text, d->status) == 0)
 		return;
 	strcpy(d->status, text);
-	sd_notifyf(0, "STATUS=%s", text);
+	ts_notify("STATUS=%s", text);
 }
 
 void ts_daemon_status_refresh(struct ts_daemon *d)
