@@ -136,7 +136,7 @@ class Instance:
         self.process = None
         self.servers = {}
         self.store = {}         # descriptors by name, as systemd has them
-        self.restarted = False  # start with what is in the store
+        self.has_store = False  # play systemd's part in that
         self.program = THINSWAPD
         self.write_config(keys or {})
 
@@ -180,7 +180,7 @@ class Instance:
 
     def _popen(self, command, env, log):
         more = {}
-        if self.restarted and self.store:
+        if self.has_store and self.store:
             names = sorted(self.store)
             command = ["sh", "-c", 'export LISTEN_PID=$$; exec "$@"', "sh",
                        *command]
@@ -210,10 +210,12 @@ class Instance:
                      if line.startswith("FDNAME=")), "stored")
         if "FDSTOREREMOVE=1" in lines and name in self.store:
             os.close(self.store.pop(name))
-        if "FDSTORE=1" in lines:
+        if "FDSTORE=1" in lines and self.has_store:
             if name in self.store:
                 os.close(self.store[name])
-            self.store[name] = fds[0]
+            self.store[name] = fds.pop()
+        for fd in fds:
+            os.close(fd)
 
     def heard(self, wanted, since=0):
         return any(line.startswith(wanted) for line in self.told[since:])

@@ -47,7 +47,6 @@ def restart(it):
     """systemctl restart: SIGTERM, then a start with the store."""
     it.remember_servers()
     check(it.stop() == 0, "ends", it.log())
-    it.restarted = True
     it.start()
 
 
@@ -55,7 +54,9 @@ def test_restart(tmp):
     """systemctl restart: nbdkit and its clients do not notice"""
     with Instance(tmp, {"ram.budget": '"48M"'},
                   env=fake_systemctl(tmp, "restart")) as it:
+        it.has_store = True
         it.start()
+        wait_for(lambda: it.store, "the store")
         check(list(it.store) == ["socket"], "stored", it.store)
         server, load = it.server_pid(), journal(it)
         inode = os.fstat(it.store["socket"]).st_ino
@@ -118,6 +119,7 @@ def test_no_answer(tmp):
 def test_crash_with_store(tmp):
     """case 10: both killed: clients wait in the stored socket's queue"""
     with Instance(tmp, {"ram.budget": '"48M"'}) as it:
+        it.has_store = True
         it.start()
         it.remember_servers()
         server = it.server_pid()
@@ -126,7 +128,6 @@ def test_crash_with_store(tmp):
         wait_for(lambda: start_time(server) is None, "its end")
         client = socket.socket(socket.AF_UNIX)
         client.connect(it.socket_path())
-        it.restarted = True
         it.start()
         client.settimeout(30)
         check(client.recv(8) == b"NBDMAGIC", "the client that waited")
@@ -138,6 +139,7 @@ def test_crash_with_store(tmp):
 def test_wrong_descriptors(tmp):
     """descriptors that are not what they are named are not used"""
     with Instance(tmp) as it:
+        it.has_store = True
         it.start()
         it.remember_servers()
         check(it.stop() == 0 and it.left() == [], "clean", it.left())
@@ -146,8 +148,7 @@ def test_wrong_descriptors(tmp):
         other.listen()
         it.store = {"socket": other.detach(), "lock": os.open("/dev/null", 0),
                     "strange": os.open("/dev/null", os.O_RDONLY)}
-        it.restarted = True
-        it.start()
+            it.start()
         check("the one of the instance before" not in it.log(), "not used",
               it.log())
         wait_for(lambda: sorted(it.store) == ["lock", "socket"] or
