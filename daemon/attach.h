@@ -38,6 +38,7 @@ struct ts_attach {
 	pid_t served_by; /* the server that the device is connected to; 0: who
 			  * knows */
 	struct ts_nbd_warmth warmth;  /* of the connection that took longest */
+	struct ts_nbd_spare *spare;   /* made by prepare(); NULL */
 	int device_fd;                /* held open; -1 */
 };
 
@@ -58,6 +59,15 @@ struct ts_attach_ops {
 	 * where that cannot be done.
 	 */
 	int (*reconnect)(struct ts_attach *attach, struct ts_error *error);
+
+	/* Make and warm connections to @server, which stands by at the socket
+	 * @name; give them to the device later, when it serves; or close
+	 * them. NULL where reconnect is.
+	 */
+	int (*prepare)(struct ts_attach *attach, const char *name,
+		       const struct ts_child *server, struct ts_error *error);
+	int (*hand_over)(struct ts_attach *attach, struct ts_error *error);
+	void (*drop)(struct ts_attach *attach);
 
 	/* Undo what a dead instance left, given the text it noted. Nothing
 	 * is in use as swap.

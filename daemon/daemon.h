@@ -26,6 +26,7 @@
 #include "revive.h"
 #include "runtime.h"
 #include "spawn.h"
+#include "standby.h"
 #include "steps.h"
 #include "visible.h"
 
@@ -57,6 +58,7 @@ struct ts_daemon {
 	struct ts_child server;
 	struct ts_probe *probe;
 	struct ts_revival revival;
+	struct ts_standby standby;
 	bool adopted;       /* from a dead instance: see adopt.h */
 	bool server_lived;  /* when that was done */
 	bool must_connect;  /* its device has no connection to a server */

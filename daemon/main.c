@@ -149,6 +149,7 @@ static int live(struct ts_daemon *d)
 	sd_notify(0, "STOPPING=1");
 	if (err == 0 && code >= 0 && d->leaving) {
 		ts_revive_cancel(d);
+		ts_standby_end(d);
 		ts_handover_leave(d);
 		return code;
 	}
@@ -160,6 +161,7 @@ static int live(struct ts_daemon *d)
 	}
 	ts_drain_abandon(d);
 	ts_revive_cancel(d);
+	ts_standby_end(d);
 	if (err < 0 && d->adopted && ts_attach_holds_swap(&d->attach)) {
 		ts_log(LOG_CRIT, "swap on %s could not be taken over and is "
 		       "left as it is: nothing of it is stopped, nothing "
@@ -183,6 +185,7 @@ int main(int argc, char **argv)
 	static struct ts_daemon d = {
 		.listen_fd = -1,
 		.server = {.pidfd = -1},
+		.standby = TS_STANDBY_NONE,
 		.attach = {.device_fd = -1},
 		.rt = {.lock_fd = -1},
 	};

@@ -164,15 +164,34 @@ static int exchange(struct nl_sock *sock, struct nl_msg *msg,
 	return answer->done ? answer->err : -EIO;
 }
 
+/* What ts_nbdnl_prepare() opened. */
+static struct nl_sock *open_sock; /* NULL: nothing */
+static int open_sock_family;
+
+int ts_nbdnl_prepare(struct ts_error *error)
+{
+	int err;
+
+	if (open_sock)
+		return 0;
+	err = open_family(&open_sock, &open_sock_family);
+	if (err < 0)
+		open_sock = NULL;
+	return err < 0 ? ts_fail(error, err, "the kernel's nbd driver does "
+				 "not answer: %m") : 0;
+}
+
 static int command(int what, const struct ts_nbdnl_device *device,
 		   int *ret_index)
 {
 	struct answer answer = {.index = -1};
-	struct nl_sock *sock;
+	struct nl_sock *sock = open_sock;
+	int family = open_sock_family;
 	struct nl_msg *msg;
-	int family, err;
+	int err;
 
-	err = open_family(&sock, &family);
+	open_sock = NULL;
+	err = sock ? 0 : open_family(&sock, &family);
 	if (err < 0)
 		return err;
 	msg = ts_nbdnl_build(family, what, device);

@@ -34,6 +34,11 @@ int ts_nbdnl_probe(void);
 int ts_nbdnl_connect(const struct ts_nbdnl_device *device, int *ret_index,
 		     struct ts_error *error);
 
+/* Keep a netlink socket open for what comes: a reconfiguration must not need
+ * memory that is not there.
+ */
+int ts_nbdnl_prepare(struct ts_error *error);
+
 /* Fresh sockets for those that died. Uses index, sockets, timeouts, backend. */
 int ts_nbdnl_reconfigure(const struct ts_nbdnl_device *device,
 			 struct ts_error *error);

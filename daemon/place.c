@@ -85,8 +85,13 @@ int ts_place_make(struct ts_daemon *d, struct ts_error *error)
 	return ts_place_make_anew(d, error);
 }
 
-int ts_place_replace(struct ts_daemon *d, const char *from, int fd,
-		     struct ts_error *error)
+void ts_place_doubt(struct ts_daemon *d)
+{
+	ts_runtime_forget(&d->rt, INODE_NOTE);
+}
+
+int ts_place_move(struct ts_daemon *d, const char *from,
+		  struct ts_error *error)
 {
 	char path[TS_RUNTIME_PATH_BYTES];
 	int err;
@@ -96,17 +101,26 @@ int ts_place_replace(struct ts_daemon *d, const char *from, int fd,
 				    d->config.security.socket_gid, error);
 	if (err < 0)
 		return err;
-	/* Before the rename: a note too early costs a socket, a note too late
-	 * would have the wrong one taken for the right one.
-	 */
-	note_inode(d, fd);
 	if (rename(ts_runtime_path(&d->rt, from, path), d->served_path) < 0)
 		return ts_fail(error, -errno, "rename %s to %s: %m", path,
 			       d->served_path);
-	if (d->listen_fd >= 0)
-		close(d->listen_fd);
-	d->listen_fd = fd;
 	return 0;
+}
+
+void ts_place_lose(struct ts_daemon *d)
+{
+	if (d->listen_fd < 0)
+		return;
+	ts_fdstore_forget(FD_NAME);
+	close(d->listen_fd);
+	d->listen_fd = -1;
+}
+
+void ts_place_settle(struct ts_daemon *d, int fd)
+{
+	ts_place_lose(d);
+	d->listen_fd = fd;
+	keep(d);
 }
 
 void ts_place_remove(struct ts_daemon *d)

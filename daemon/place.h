@@ -21,11 +21,18 @@ int ts_place_make(struct ts_daemon *d, struct ts_error *error);
 /* Make one, whatever was before: for a successor. */
 int ts_place_make_anew(struct ts_daemon *d, struct ts_error *error);
 
-/* Let the path lead to the listening socket @fd, which is at the name @from
- * in the runtime directory. The old one is closed.
+/* Let the path lead to the listening socket that is at the name @from in the
+ * runtime directory. In three steps, of which the middle one alone may fail:
+ * before it, what is kept of the old one is not believed any more; after it,
+ * @fd takes the old one's place, which is closed.
  */
-int ts_place_replace(struct ts_daemon *d, const char *from, int fd,
-		     struct ts_error *error);
+void ts_place_doubt(struct ts_daemon *d);
+int ts_place_move(struct ts_daemon *d, const char *from,
+		  struct ts_error *error);
+void ts_place_settle(struct ts_daemon *d, int fd);
+
+/* Nobody knows where the path leads: the next server gets a new place. */
+void ts_place_lose(struct ts_daemon *d);
 
 void ts_place_remove(struct ts_daemon *d);
 

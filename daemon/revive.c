@@ -41,7 +41,7 @@ static void end_probe(struct ts_daemon *d)
 	d->probe = NULL;
 }
 
-static int start_successor(struct ts_daemon *d, struct ts_error *error)
+static int start_cold(struct ts_daemon *d, struct ts_error *error)
 {
 	int err = 0;
 
@@ -54,6 +54,24 @@ static int start_successor(struct ts_daemon *d, struct ts_error *error)
 		err = ts_daemon_start_server(d, error);
 	if (err == 0 && d->attach.device[0])
 		err = ts_daemon_connect(d, error);
+	return err;
+}
+
+static int start_successor(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = -ENOENT;
+
+	if (ts_standby_is_ready(d)) {
+		err = ts_standby_take(d, error);
+		if (err < 0)
+			ts_log(LOG_ERR, "the standby did not take over: %s",
+			       error->text);
+	}
+	if (err < 0) {
+		/* One that maps the memory would be in the way. */
+		ts_standby_end(d);
+		err = start_cold(d, error);
+	}
 	if (err == 0)
 		err = ts_daemon_start_probe(d, error);
 	if (err == 0) {

@@ -48,13 +48,34 @@ static int start_time(pid_t pid, unsigned long long *ret)
 	return 0;
 }
 
+int ts_server_note(const struct ts_runtime *rt, const char *note, pid_t pid)
+{
+	unsigned long long started;
+	char text[64];
+
+	/* One that has ended already needs no note. */
+	if (start_time(pid, &started) < 0)
+		return 0;
+	snprintf(text, sizeof(text), "%d %llu", pid, started);
+	return ts_runtime_note(rt, note, text);
+}
+
+int ts_server_note_moved(const struct ts_runtime *rt, const char *note,
+			 struct ts_error *error)
+{
+	char from[TS_RUNTIME_PATH_BYTES], to[TS_RUNTIME_PATH_BYTES];
+
+	if (rename(ts_runtime_path(rt, note, from),
+		   ts_runtime_path(rt, TS_SERVER_NOTE, to)) < 0)
+		return ts_fail(error, -errno, "rename %s: %m", from);
+	return 0;
+}
+
 int ts_server_start(const struct ts_args *args, const struct ts_runtime *rt,
 		    int listen_fd, bool realtime, struct ts_child *ret,
 		    struct ts_error *error)
 {
-	unsigned long long started = 0;
 	struct ts_child child;
-	char note[64];
 	int err;
 
 	err = ts_spawn(&(struct ts_spawn){ .argv = args->argv,
@@ -66,10 +87,7 @@ int ts_server_start(const struct ts_args *args, const struct ts_runtime *rt,
 		       &child, error);
 	if (err < 0)
 		return err;
-	if (start_time(child.pid, &started) == 0) {
-		snprintf(note, sizeof(note), "%d %llu", child.pid, started);
-		err = ts_runtime_note(rt, TS_SERVER_NOTE, note);
-	}
+	err = ts_server_note(rt, TS_SERVER_NOTE, child.pid);
 	if (err < 0) {
 		ts_server_kill(rt, &child);
 		return ts_fail(error, err, "note the server's pid: %m");
@@ -99,16 +117,39 @@ void ts_server_forget(const struct ts_runtime *rt)
 	ts_runtime_forget(rt, TS_SERVER_NOTE);
 }
 
-pid_t ts_server_find_orphan(const struct ts_runtime *rt)
+static pid_t find_noted(const struct ts_runtime *rt, const char *note)
 {
 	unsigned long long noted, now;
-	char note[64];
+	char text[64];
 	int pid;
 
-	if (ts_runtime_read_note(rt, TS_SERVER_NOTE, note, sizeof(note)) < 0 ||
-	    sscanf(note, "%d %llu", &pid, &noted) != 2 || pid <= 0)
+	if (ts_runtime_read_note(rt, note, text, sizeof(text)) < 0 ||
+	    sscanf(text, "%d %llu", &pid, &noted) != 2 || pid <= 0)
 		return 0;
 	return start_time(pid, &now) == 0 && now == noted ? pid : 0;
+}
+
+pid_t ts_server_find_orphan(const struct ts_runtime *rt)
+{
+	return find_noted(rt, TS_SERVER_NOTE);
+}
+
+bool ts_server_kill_noted(const struct ts_runtime *rt, const char *note)
+{
+	struct ts_child child = { .pid = find_noted(rt, note) };
+
+	if (!child.pid)
+		return false;
+	child.pidfd = syscall(SYS_pidfd_open, child.pid, 0);
+	if (child.pidfd < 0)
+		return false;
+	/* The pid may have passed to another process meanwhile. */
+	if (find_noted(rt, note) != child.pid) {
+		close(child.pidfd);
+		return false;
+	}
+	ts_child_kill(&child);
+	return true;
 }
 
 /* Its first argument is a name for systemd, not a path; see spawn.c. */

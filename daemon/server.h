@@ -36,6 +36,17 @@ void ts_server_kill(const struct ts_runtime *rt, struct ts_child *server);
 /* It has ended by itself and is reaped: forget the note. */
 void ts_server_forget(const struct ts_runtime *rt);
 
+/* Of the standby (standby.h): what names it until it is the server. */
+#define TS_STANDBY_NOTE "standby.pid"
+int ts_server_note(const struct ts_runtime *rt, const char *note, pid_t pid);
+
+/* Who is noted as @note is the server now. */
+int ts_server_note_moved(const struct ts_runtime *rt, const char *note,
+			 struct ts_error *error);
+
+/* Kill who is noted as @note, and wait for its end. False: there is nobody. */
+bool ts_server_kill_noted(const struct ts_runtime *rt, const char *note);
+
 /* The server that a dead daemon left in this runtime directory: its pid, or
  * 0 when there is none.
  */

@@ -168,6 +168,14 @@ static json_t *describe_successors(struct ts_daemon *d)
 				 json_null());
 }
 
+static json_t *describe_standby(struct ts_daemon *d)
+{
+	if (d->standby.child.pid <= 0)
+		return json_null();
+	return json_pack("{s:i, s:I}", "pid", d->standby.child.pid,
+			 "own_bytes", (json_int_t)d->standby.own_bytes);
+}
+
 static json_t *describe_probe(struct ts_daemon *d)
 {
 	struct ts_probe_state state;
@@ -217,7 +225,7 @@ json_t *ts_status_json(struct ts_daemon *d)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	now_ns = now.tv_sec * 1000000000ull + now.tv_nsec;
 	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
-			 "s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "version", TS_VERSION,
 			 "runtime_dir", d->rt.dir,
 			 "socket", d->front->has_socket ?
@@ -234,6 +242,7 @@ json_t *ts_status_json(struct ts_daemon *d)
 			 "store", describe_store(d),
 			 "kept_memory", describe_memory(d),
 			 "successors", describe_successors(d),
+			 "standby", describe_standby(d),
 			 "probe", describe_probe(d),
 			 "hardening", describe_hardening(&d->harden),
 			 "settings", ts_visible_settings(d),

@@ -152,6 +152,7 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 
 	ts_watch_feed(d);
 	ts_visible_tick(d);
+	ts_standby_tick(d);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);
 	sd_event_source_set_time_relative(source, TICK_US);

@@ -158,19 +158,48 @@ int ts_blocks_wait(struct ts_blocks *blocks)
 	return err;
 }
 
-void ts_blocks_adopted(struct ts_blocks *blocks)
+/* A machine that is short of memory would not give the reserve again. */
+static bool is_reserve(const struct ts_blocks *blocks, uint32_t block)
+{
+	return !blocks->meta[block].used &&
+	       blocks->n_touched < blocks->reserve && untouched(blocks) &&
+	       ts_shm_is_resident(ts_block_addr(blocks, block),
+				  TS_BLOCK_BYTES);
+}
+
+/* Fresh blocks are touched in order: not far behind the last one in use. */
+static uint32_t end_of_touched(const struct ts_blocks *blocks)
 {
 	uint32_t end = blocks->n;
 
 	while (end && !blocks->meta[end - 1].used)
 		end--;
-	for (uint32_t b = 0; b < end; b++) {
-		if (blocks->meta[b].used) {
+	return blocks->n - end < blocks->reserve ? blocks->n :
+						   end + blocks->reserve;
+}
+
+void ts_blocks_adopted(struct ts_blocks *blocks)
+{
+	uint32_t last = end_of_touched(blocks), end = 0;
+
+	for (uint32_t b = 0; b < last; b++)
+		if (blocks->meta[b].used)
 			count_taken(blocks, 1);
+	for (uint32_t b = 0; b < last; b++) {
+		if (is_reserve(blocks, b)) {
+			memset(&blocks->meta[b], 0, sizeof(*blocks->meta));
+			push(blocks, &blocks->touched_head, b);
+			blocks->n_touched++;
+		} else if (!blocks->meta[b].used) {
 			continue;
 		}
-		ts_shm_punch(ts_block_addr(blocks, b), TS_BLOCK_BYTES);
-		push(blocks, &blocks->cold_head, b);
+		/* Those that were passed over since the last one. */
+		for (; end < b; end++) {
+			ts_shm_punch(ts_block_addr(blocks, end),
+				     TS_BLOCK_BYTES);
+			push(blocks, &blocks->cold_head, end);
+		}
+		end = b + 1;
 	}
 	blocks->fresh = end;
 	if (end < blocks->n)

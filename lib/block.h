@@ -99,7 +99,8 @@ void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 int ts_blocks_wait(struct ts_blocks *blocks);
 
 /* For recovery: blocks whose metadata says that something in them is used are
- * taken; the others are given back to the system.
+ * taken. Of the others those that are in memory become the reserve, as they
+ * were for the process before; what is more is given back to the system.
  */
 void ts_blocks_adopted(struct ts_blocks *blocks);
 

@@ -233,12 +233,13 @@ class Instance:
 
     def remember_servers(self):
         """Servers outlive a killed daemon: keep what names them."""
-        try:
-            with open(os.path.join(self.dir, "nbdkit.pid")) as file:
-                pid, started = map(int, file.read().split())
-            self.servers[pid] = started
-        except (OSError, ValueError):
-            pass
+        for name in ("nbdkit.pid", "standby.pid"):
+            try:
+                with open(os.path.join(self.dir, name)) as file:
+                    pid, started = map(int, file.read().split())
+                self.servers[pid] = started
+            except (OSError, ValueError):
+                pass
         return list(self.servers)
 
     def server_pid(self):
@@ -277,7 +278,8 @@ class Instance:
         out += [f"mount {point}" for point in mounts_below(self.dir)]
         out += [f"server {pid}" for pid, started in self.servers.items()
                 if start_time(pid) == started]
-        for name in ("socket", "control", "device", "nbdkit.pid", "fuse"):
+        for name in ("socket", "control", "device", "nbdkit.pid", "fuse",
+                     "standby", "standby.pid", "socket.inode"):
             if os.path.lexists(os.path.join(self.dir, name)):
                 out.append(f"file {name}")
         return out

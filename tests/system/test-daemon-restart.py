@@ -148,7 +148,7 @@ def test_wrong_descriptors(tmp):
         other.listen()
         it.store = {"socket": other.detach(), "lock": os.open("/dev/null", 0),
                     "strange": os.open("/dev/null", os.O_RDONLY)}
-            it.start()
+        it.start()
         check("the one of the instance before" not in it.log(), "not used",
               it.log())
         wait_for(lambda: sorted(it.store) == ["lock", "socket"] or
