@@ -69,6 +69,12 @@ struct ts_attach_ops {
 	int (*hand_over)(struct ts_attach *attach, struct ts_error *error);
 	void (*drop)(struct ts_attach *attach);
 
+	/* Requests from now on time out after @timeout_s, until the next
+	 * hand_over(). NULL where prepare is.
+	 */
+	int (*hasten)(struct ts_attach *attach, unsigned timeout_s,
+		      struct ts_error *error);
+
 	/* Undo what a dead instance left, given the text it noted. Nothing
 	 * is in use as swap.
 	 */

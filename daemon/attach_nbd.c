@@ -299,6 +299,21 @@ static int nbd_hand_over(struct ts_attach *attach, struct ts_error *error)
 	return err;
 }
 
+static int nbd_hasten(struct ts_attach *attach, unsigned timeout_s,
+		      struct ts_error *error)
+{
+	char backend[TS_RUNTIME_DIR_BYTES + 16];
+	struct ts_nbdnl_device device = {
+		.index = index_of(attach->device),
+		.timeout_s = timeout_s,
+		.dead_conn_timeout_s =
+			attach->config->tuning.dead_conn_timeout_s,
+		.backend = backend_name(attach->rt, backend, sizeof(backend)),
+	};
+
+	return ts_nbdnl_reconfigure(&device, error);
+}
+
 static int nbd_reconnect(struct ts_attach *attach, struct ts_error *error)
 {
 	int err = nbd_prepare(attach, ts_front_nbd.path, attach->server,
@@ -346,5 +361,6 @@ const struct ts_attach_ops ts_attach_nbd = {
 	.prepare = nbd_prepare,
 	.hand_over = nbd_hand_over,
 	.drop = nbd_drop,
+	.hasten = nbd_hasten,
 	.reclaim = nbd_reclaim,
 };

@@ -44,6 +44,8 @@ struct ts_drain;
 
 struct ts_daemon {
 	struct ts_config config;
+	char program[PATH_MAX];  /* this one, as it was started */
+	char **argv;
 	const char *config_path; /* as given; NULL: the installed place */
 	const char *runtime_dir;
 	enum ts_state state;
@@ -61,7 +63,10 @@ struct ts_daemon {
 	struct ts_standby standby;
 	bool adopted;       /* from a dead instance: see adopt.h */
 	bool server_lived;  /* when that was done */
+	bool server_differs; /* it is not as configured */
 	bool must_connect;  /* its device has no connection to a server */
+	bool upgraded;      /* the image before was told to upgrade */
+	int upgrade_client; /* who did, for the answer; -1 */
 	bool memory_lived;  /* kept memory was there before the start */
 	struct ts_attach attach;
 	bool wants_swapon; /* for the attach under way */
@@ -74,6 +79,8 @@ struct ts_daemon {
 	sd_event *event;
 	sd_event_source *server_source;
 	sd_event_source *tick_source;
+	struct ts_nbdnl_link *link; /* see link.h; NULL */
+	sd_event_source *link_source, *link_timer;
 	struct ts_control *control;
 	struct ts_drain *drain;
 	bool stop_wanted; /* end when the drain has succeeded */

@@ -27,7 +27,9 @@ struct ts_args {
 void ts_args_add(struct ts_args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Do two command lines say the same? */
+/* Do two command lines say the same? Beside the limit of the budget, which
+ * belongs to the memory and not to the configuration.
+ */
 bool ts_args_equal(const struct ts_args *a, const struct ts_args *b);
 
 /* Append what the engine's parameters are, beside its size. */

@@ -16,6 +16,7 @@
 #include "handover.h"
 #include "log.h"
 #include "stop.h"
+#include "upgrade.h"
 #include "watch.h"
 
 enum {
@@ -117,9 +118,10 @@ static int start(struct ts_daemon *d, struct ts_error *error)
 	err = ts_daemon_serve(d, error);
 	if (err < 0)
 		return err;
+	/* An upgrade attaches nothing that was detached before. */
 	if (d->adopted)
 		err = ts_daemon_resume(d, error);
-	else if (d->config.device.attach != TS_ATTACH_NONE)
+	else if (d->config.device.attach != TS_ATTACH_NONE && !d->upgraded)
 		err = ts_daemon_attach(d, d->config.tuning.swapon, error);
 	if (err == 0)
 		err = ts_watch_begin(d, error);
@@ -139,6 +141,7 @@ static int live(struct ts_daemon *d)
 		ts_daemon_status_refresh(d);
 		ts_log(LOG_NOTICE, "ready: %s", d->status);
 		sd_notify(0, "READY=1");
+		ts_upgrade_finish(d);
 		code = sd_event_loop(d->event);
 		if (code < 0)
 			ts_fail(&error, code, "event loop: %m");
@@ -186,6 +189,7 @@ int main(int argc, char **argv)
 		.listen_fd = -1,
 		.server = {.pidfd = -1},
 		.standby = TS_STANDBY_NONE,
+		.upgrade_client = -1,
 		.attach = {.device_fd = -1},
 		.rt = {.lock_fd = -1},
 	};
@@ -193,6 +197,9 @@ int main(int argc, char **argv)
 	struct timespec now;
 	int code;
 
+	d.argv = argv;
+	if (readlink("/proc/self/exe", d.program, sizeof(d.program) - 1) < 0)
+		d.program[0] = '\0';
 	code = parse_options(argc, argv, &d);
 	if (code >= 0)
 		return code;
@@ -211,6 +218,7 @@ int main(int argc, char **argv)
 	code = load_config(&d);
 	if (code >= 0)
 		return code;
+	ts_upgrade_receive(&d);
 	if (sd_event_new(&d.event) < 0) {
 		ts_log(LOG_ERR, "event loop: %m");
 		return EXIT_FAILED;

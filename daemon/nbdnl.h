@@ -43,6 +43,16 @@ int ts_nbdnl_prepare(struct ts_error *error);
 int ts_nbdnl_reconfigure(const struct ts_nbdnl_device *device,
 			 struct ts_error *error);
 
+/* Listen for connections that the kernel drops. @ret_fd becomes readable. */
+struct ts_nbdnl_link;
+int ts_nbdnl_listen(struct ts_nbdnl_link **ret, int *ret_fd,
+		    struct ts_error *error);
+
+/* Take in all that was told. Was one of device @index among it? */
+bool ts_nbdnl_link_died(struct ts_nbdnl_link *link, int index);
+
+void ts_nbdnl_unlisten(struct ts_nbdnl_link *link);
+
 int ts_nbdnl_disconnect(int index, struct ts_error *error);
 
 /* The message that a command is made of; for the calls above and for tests.

@@ -203,6 +203,29 @@ int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
 	return 0;
 }
 
+/* A file that was replaced, as package managers do, is "deleted" to those who
+ * have the old one mapped.
+ */
+bool ts_server_is_outdated(pid_t pid)
+{
+	bool outdated = false;
+	char *line = NULL;
+	size_t room = 0;
+	char path[32];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (!outdated && getline(&line, &room, file) > 0)
+		outdated = strstr(line, "nbdkit") && strchr(line, '/') &&
+			   strstr(line, " (deleted)\n");
+	free(line);
+	fclose(file);
+	return outdated;
+}
+
 int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,
 			 struct ts_error *error)
 {

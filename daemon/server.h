@@ -60,6 +60,9 @@ int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
 		    const struct ts_args *program, struct ts_args *ret_args,
 		    struct ts_child *ret, struct ts_error *error);
 
+/* Does it run a program or plugin that is not installed any more? */
+bool ts_server_is_outdated(pid_t pid);
+
 /* End an orphan that nothing needs, and wait until it is gone. */
 int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,
 			 struct ts_error *error);

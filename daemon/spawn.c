@@ -279,7 +279,7 @@ int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status)
 }
 
 /* By its descriptor: the pid of what is not our child can be another's. */
-static void send_signal(const struct ts_child *child, int sig)
+void ts_child_signal(const struct ts_child *child, int sig)
 {
 	syscall(SYS_pidfd_send_signal, child->pidfd, sig, NULL, 0);
 }
@@ -288,7 +288,7 @@ void ts_child_stop(struct ts_child *child, int grace_ms)
 {
 	if (child->pid <= 0)
 		return;
-	send_signal(child, SIGTERM);
+	ts_child_signal(child, SIGTERM);
 	if (ts_child_wait(child, grace_ms, NULL) < 0)
 		ts_child_kill(child);
 }
@@ -297,7 +297,7 @@ void ts_child_kill(struct ts_child *child)
 {
 	if (child->pid <= 0)
 		return;
-	send_signal(child, SIGKILL);
+	ts_child_signal(child, SIGKILL);
 	ts_child_wait(child, -1, NULL);
 }
 

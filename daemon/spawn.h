@@ -64,6 +64,9 @@ int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status);
  */
 void ts_child_stop(struct ts_child *child, int grace_ms);
 
+/* By its descriptor, so never to another process. It is not reaped. */
+void ts_child_signal(const struct ts_child *child, int sig);
+
 /* SIGKILL: for a server that must not end cleanly, since it would take what
  * it keeps with it; reaps it.
  */

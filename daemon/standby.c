@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "daemon.h"
+#include "link.h"
 #include "log.h"
 #include "memory.h"
 #include "place.h"
@@ -247,6 +248,7 @@ static int take(struct ts_daemon *d, struct ts_error *error)
 		err = ts_server_note_moved(&d->rt, TS_STANDBY_NOTE, error);
 	if (err == 0 && d->attach.device[0])
 		err = d->attach.ops->hand_over(&d->attach, error);
+	ts_link_forget(d);
 	return err;
 }
 

@@ -16,6 +16,7 @@
 #include "control.h"
 #include "log.h"
 #include "fdstore.h"
+#include "link.h"
 #include "memory.h"
 #include "place.h"
 #include "server.h"
@@ -191,6 +192,7 @@ static int run_attach(struct ts_daemon *d, struct ts_error *error)
 	err = d->attach.ops->attach(&d->attach, error);
 	if (err < 0)
 		return err;
+	ts_link_begin(d);
 	ts_log(LOG_INFO, "attached %s by %s, %u connections, warm after %u "
 	       "rounds (%llu page faults in the last)", d->attach.device,
 	       d->attach.ops->name, d->attach.connections,
@@ -201,6 +203,7 @@ static int run_attach(struct ts_daemon *d, struct ts_error *error)
 
 static int undo_attach(struct ts_daemon *d, struct ts_error *error)
 {
+	ts_link_end(d);
 	return d->attach.ops->detach(&d->attach, error);
 }
 
@@ -342,6 +345,7 @@ int ts_daemon_connect(struct ts_daemon *d, struct ts_error *error)
 {
 	int err = d->attach.ops->reconnect(&d->attach, error);
 
+	ts_link_forget(d);
 	return err < 0 ? err : ts_attach_note(&d->attach, error);
 }
 
@@ -356,6 +360,7 @@ int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error)
 	if (err < 0)
 		return err;
 	d->device.done = N(device_steps);
+	ts_link_begin(d);
 	ts_daemon_check_hardening(d);
 	ts_log(LOG_NOTICE, "%s is on as swap still, and served",
 	       d->attach.device);

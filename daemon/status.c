@@ -156,14 +156,15 @@ static json_t *describe_successors(struct ts_daemon *d)
 {
 	const struct ts_revival *revival = &d->revival;
 
-	return json_pack("{s:I, s:i, s:o, s:o}",
+	return json_pack("{s:I, s:I, s:i, s:o, s:o}",
 			 "taken_over", (json_int_t)revival->taken_over,
+			 "replaced", (json_int_t)revival->replaced,
 			 "tries_in_a_row", revival->in_row,
 			 "last_status", revival->deaths == 0 ||
 			 revival->last_status == TS_STATUS_UNKNOWN ?
 				 json_null() :
 				 json_integer(revival->last_status),
-			 "last_seconds", revival->taken_over ?
+			 "last_seconds", revival->last_ns ?
 				 json_real(revival->last_ns / 1e9) :
 				 json_null());
 }

@@ -133,19 +133,24 @@ json_t *ts_visible_settings(struct ts_daemon *d)
 		(json_int_t)gauge[TS_GAUGE_write_budget_bytes]);
 }
 
+void ts_visible_keep_max(struct ts_daemon *d)
+{
+	struct ts_snapshot now;
+
+	if (!d->config.ram.max_bytes && !take_snapshot(d, &now))
+		d->config.ram.max_bytes = (uint64_t)
+			now.looked_up.gauge[TS_GAUGE_budget_max_bytes];
+}
+
 /* A server that takes this one's place gets the same. */
 static void take_over(struct ts_daemon *d, enum ts_tune_key key, int64_t value)
 {
 	struct ts_config *config = &d->config;
-	struct ts_snapshot now;
 
 	switch (key) {
 	case TS_TUNE_RAM:
 		config->ram.budget_bytes = (uint64_t)value;
-		if (!config->ram.max_bytes && !take_snapshot(d, &now))
-			config->ram.max_bytes =
-				(uint64_t)now.looked_up
-					.gauge[TS_GAUGE_budget_max_bytes];
+		ts_visible_keep_max(d);
 		break;
 	case TS_TUNE_LEVEL:
 		config->codec.level = (int)value;
