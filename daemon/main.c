@@ -25,6 +25,8 @@ enum {
 	EXIT_CONFIG = 6, /* systemd: "program not configured" */
 };
 
+#define START_TRIES 3
+
 static const char help[] =
 	"Usage: thinswapd [OPTION]...\n"
 	"\n"
@@ -128,13 +130,36 @@ static int start(struct ts_daemon *d, struct ts_error *error)
 	return err;
 }
 
+/* A server that is taken over can die before the start is complete. Then what
+ * it kept is taken over instead.
+ */
+static int start_again(struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_error second;
+	int err = start(d, error);
+
+	for (int i = 0; i < START_TRIES && err < 0 && err != -ECANCELED &&
+			d->server_lived && !ts_child_is_alive(&d->server);
+	     i++) {
+		ts_log(LOG_WARNING, "%s; beginning again without the server "
+		       "that has died", error->text);
+		if (ts_daemon_unserve(d, &second) < 0)
+			break;
+		d->adopted = d->server_lived = d->must_connect = false;
+		d->server_args.n = d->server_args.used = 0;
+		d->attach.device[0] = '\0';
+		err = start(d, error);
+	}
+	return err;
+}
+
 /* From the first step to the last undo. Returns the exit code. */
 static int live(struct ts_daemon *d)
 {
 	struct ts_error error = {.text = ""};
 	int code = 0, err;
 
-	err = start(d, &error);
+	err = start_again(d, &error);
 	if (err == 0) {
 		d->state = TS_RUNNING;
 		ts_fdstore_drop_rest();

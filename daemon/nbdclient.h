@@ -44,7 +44,8 @@ struct ts_nbd_warmth {
 
 /* Make the server allocate and touch all that this connection will need:
  * rounds of many large parallel reads, and with @write also writes, until a
- * round causes no page fault in process @server_pid, 20 at most. With @write
+ * round causes no page fault in process @server_pid, 20 at most, or 6 where
+ * somebody waits, without @write. With it
  * only for a device that holds nothing yet: its first MiB is written and then
  * discarded.
  */

@@ -76,6 +76,8 @@ static int start_successor(struct ts_daemon *d, struct ts_error *error)
 		ts_standby_end(d);
 		err = start_cold(d, error);
 	}
+	/* The device has its server now. */
+	d->revival.last_ns = now_ns() - d->revival.death_ns;
 	if (err == 0)
 		err = ts_daemon_start_probe(d, error);
 	if (err == 0) {
@@ -97,7 +99,6 @@ static void succeed(struct ts_daemon *d)
 	struct ts_memory memory;
 
 	revival->taken_over++;
-	revival->last_ns = now_ns() - revival->death_ns;
 	if (d->state == TS_RECOVERING)
 		d->state = TS_RUNNING;
 	if (ts_memory_look(&d->rt, &memory) == 0)
@@ -235,7 +236,6 @@ int ts_revive_replace(struct ts_daemon *d, struct ts_error *error)
 		return err;
 	}
 	revival->replaced++;
-	revival->last_ns = now_ns() - revival->death_ns;
 	d->server_differs = false;
 	ts_log(LOG_NOTICE, "%s (pid %d) has taken the place of pid %d, on the "
 	       "same memory; nobody was served for %.3f s", d->server.name,

@@ -71,29 +71,27 @@ int ts_server_note_moved(const struct ts_runtime *rt, const char *note,
 	return 0;
 }
 
+static int note_server(void *opaque, pid_t pid)
+{
+	return ts_server_note(opaque, TS_SERVER_NOTE, pid);
+}
+
 int ts_server_start(const struct ts_args *args, const struct ts_runtime *rt,
 		    int listen_fd, bool realtime, struct ts_child *ret,
 		    struct ts_error *error)
 {
-	struct ts_child child;
+	struct ts_spawn how = TS_SPAWN(args->argv);
 	int err;
 
-	err = ts_spawn(&(struct ts_spawn){ .argv = args->argv,
-					   .listen_fd = listen_fd,
-					   .standby_fd = -1,
-					   .output_fd = -1,
-					   .serves_swap = true,
-					   .realtime = realtime },
-		       &child, error);
+	how.listen_fd = listen_fd;
+	how.serves_swap = true;
+	how.realtime = realtime;
+	how.note = note_server;
+	how.opaque = (void *)rt;
+	err = ts_spawn(&how, ret, error);
 	if (err < 0)
-		return err;
-	err = ts_server_note(rt, TS_SERVER_NOTE, child.pid);
-	if (err < 0) {
-		ts_server_kill(rt, &child);
-		return ts_fail(error, err, "note the server's pid: %m");
-	}
-	*ret = child;
-	return 0;
+		ts_server_forget(rt);
+	return err;
 }
 
 void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server)

@@ -152,12 +152,17 @@ static int copy_above(int fd)
 }
 
 static void child_main(const struct ts_spawn *how, const char **argv,
-		       const char **env, char *pid_text, int fail_fd)
+		       const char **env, char *pid_text, int go_fd,
+		       int fail_fd)
 {
 	struct sigaction fallback = { .sa_handler = SIG_DFL };
 	int null, listen_fd, standby_fd, err;
 	sigset_t none;
+	char go;
 
+	/* Until the parent has noted us; should it be gone, we go too. */
+	if (read(go_fd, &go, 1) != 1)
+		_exit(127);
 	for (int sig = 1; sig < NSIG; sig++)
 		sigaction(sig, &fallback, NULL);
 	sigemptyset(&none);
@@ -192,49 +197,87 @@ static void child_main(const struct ts_spawn *how, const char **argv,
 	_exit(127);
 }
 
+/* The child waits for a byte: give it, once it is noted. */
+static int let_go(const struct ts_spawn *how, pid_t pid, int go_fd,
+		  struct ts_error *error)
+{
+	int err = how->note ? how->note(how->opaque, pid) : 0;
+
+	if (err < 0)
+		return ts_fail(error, err, "note the pid of %s: %m",
+			       how->argv[0]);
+	if (write(go_fd, "", 1) != 1)
+		return ts_fail(error, -errno, "start %s: %m", how->argv[0]);
+	return 0;
+}
+
+/* From its fork to its exec. @go and @fail are pipes. */
+static int start_child(const struct ts_spawn *how, const char **argv,
+		       int *go, int *fail, struct ts_child *child,
+		       struct ts_error *error)
+{
+	char pid_text[sizeof(PID_PREFIX) + 24] = PID_PREFIX;
+	const char **env = make_env(how, pid_text);
+	int exec_errno, err = 0;
+
+	if (!env)
+		return ts_fail(error, -ENOMEM, "%s: %m", child->name);
+	child->pid = fork();
+	if (child->pid == 0) {
+		close(go[1]);
+		child_main(how, argv, env, pid_text, go[0], fail[1]);
+	}
+	if (child->pid < 0)
+		err = ts_fail(error, -errno, "fork for %s: %m", child->name);
+	close(fail[1]);
+	fail[1] = -1;
+	free(env);
+	if (err < 0)
+		return err;
+	child->pidfd = syscall(SYS_pidfd_open, child->pid, 0);
+	if (child->pidfd < 0)
+		err = ts_fail(error, -errno, "pidfd_open: %m");
+	if (err == 0)
+		err = let_go(how, child->pid, go[1], error);
+	if (err < 0) {
+		kill(child->pid, SIGKILL);
+		waitpid(child->pid, NULL, 0);
+		if (child->pidfd >= 0)
+			close(child->pidfd);
+	} else if (read(fail[0], &exec_errno, sizeof(exec_errno)) ==
+		   sizeof(exec_errno)) {
+		ts_child_wait(child, -1, NULL);
+		err = ts_fail(error, -exec_errno, "cannot run %s: %m",
+			      how->argv[0]);
+	}
+	return err;
+}
+
+static void close_pipe(const int *ends)
+{
+	for (int i = 0; i < 2; i++)
+		if (ends[i] >= 0)
+			close(ends[i]);
+}
+
 int ts_spawn(const struct ts_spawn *how, struct ts_child *ret,
 	     struct ts_error *error)
 {
-	char pid_text[sizeof(PID_PREFIX) + 24] = PID_PREFIX;
-	struct ts_child child = TS_CHILD_NONE;
+	int go[2] = { -1, -1 }, fail[2] = { -1, -1 }, err;
 	const char *base = strrchr(how->argv[0], '/');
-	const char *argv[TS_SPAWN_ARGS + 1], **env;
+	struct ts_child child = TS_CHILD_NONE;
+	const char *argv[TS_SPAWN_ARGS + 1];
 	char argv0[sizeof(child.name) + 1];
-	int fail[2], exec_errno, err;
 
 	snprintf(child.name, sizeof(child.name), "%s",
 		 base ? base + 1 : how->argv[0]);
 	copy_argv(how, child.name, argv0, sizeof(argv0), argv);
-	env = make_env(how, pid_text);
-	if (!env)
-		return ts_fail(error, -ENOMEM, "%s: %m", child.name);
-	if (pipe2(fail, O_CLOEXEC) < 0) {
+	if (pipe2(go, O_CLOEXEC) < 0 || pipe2(fail, O_CLOEXEC) < 0)
 		err = ts_fail(error, -errno, "pipe for %s: %m", child.name);
-		free(env);
-		return err;
-	}
-	child.pid = fork();
-	if (child.pid == 0)
-		child_main(how, argv, env, pid_text, fail[1]);
-	err = child.pid < 0 ? -errno : 0;
-	close(fail[1]);
-	free(env);
-	if (err < 0) {
-		close(fail[0]);
-		return ts_fail(error, err, "fork for %s: %m", child.name);
-	}
-	child.pidfd = syscall(SYS_pidfd_open, child.pid, 0);
-	if (child.pidfd < 0) {
-		err = ts_fail(error, -errno, "pidfd_open: %m");
-		kill(child.pid, SIGKILL);
-		waitpid(child.pid, NULL, 0);
-	} else if (read(fail[0], &exec_errno, sizeof(exec_errno)) ==
-		   sizeof(exec_errno)) {
-		ts_child_wait(&child, -1, NULL);
-		err = ts_fail(error, -exec_errno, "cannot run %s: %m",
-			      how->argv[0]);
-	}
-	close(fail[0]);
+	else
+		err = start_child(how, argv, go, fail, &child, error);
+	close_pipe(go);
+	close_pipe(fail);
 	if (err == 0)
 		*ret = child;
 	return err;

@@ -25,6 +25,12 @@ struct ts_spawn {
 	int output_fd; /* standard output and error; -1: the daemon's */
 	bool serves_swap;
 	bool realtime; /* SCHED_RR, the lowest priority of it */
+
+	/* Called before the child becomes the program: should this process be
+	 * killed, there is no program that nobody knows of. NULL: nothing.
+	 */
+	int (*note)(void *opaque, pid_t pid);
+	void *opaque;
 };
 
 /* A helper that gets nothing. */

@@ -102,6 +102,11 @@ static int hear(struct ts_standby *standby, int timeout_ms, char *line,
 	return 0;
 }
 
+static int note_standby(void *opaque, pid_t pid)
+{
+	return ts_server_note(opaque, TS_STANDBY_NOTE, pid);
+}
+
 static int spawn(struct ts_daemon *d, struct ts_error *error)
 {
 	struct ts_standby *standby = &d->standby;
@@ -119,14 +124,10 @@ static int spawn(struct ts_daemon *d, struct ts_error *error)
 	how.standby_fd = ends[1];
 	how.serves_swap = true;
 	how.realtime = ts_harden_wants_realtime(&d->config, true);
+	how.note = note_standby;
+	how.opaque = &d->rt;
 	err = ts_spawn(&how, &standby->child, error);
 	close(ends[1]);
-	if (err == 0) {
-		err = ts_server_note(&d->rt, TS_STANDBY_NOTE,
-				     standby->child.pid);
-		if (err < 0)
-			ts_fail(error, err, "note the standby: %m");
-	}
 	return err;
 }
 

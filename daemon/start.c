@@ -146,6 +146,11 @@ static int run_server(struct ts_daemon *d, struct ts_error *error)
  */
 static int undo_server(struct ts_daemon *d, struct ts_error *error)
 {
+	if (d->state == TS_STARTING && d->server_lived &&
+	    !ts_child_is_alive(&d->server)) {
+		ts_server_kill(&d->rt, &d->server);
+		return 0;
+	}
 	if (d->state == TS_STARTING && d->server_lived)
 		return ts_fail(error, -EBUSY, "%s (pid %d) was there before",
 			       d->server.name, d->server.pid);
