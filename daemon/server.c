@@ -20,10 +20,11 @@
 #define TS_SERVER_NOTE "nbdkit.pid"
 #define TS_SERVER_GRACE_MS 10000
 
-/* Field 22 of its stat: with the pid, it names a process for good. One that
- * has ended and is not reaped yet counts as gone.
+/* Field 22 of its stat: with the pid, it names a process for good. It has
+ * ended when it is only waited for, though threads of it may be on their way
+ * out still.
  */
-static int start_time(pid_t pid, unsigned long long *ret)
+static int look_up(pid_t pid, unsigned long long *ret, bool *ret_ended)
 {
 	char path[32], stat[1024];
 	const char *at;
@@ -38,14 +39,23 @@ static int start_time(pid_t pid, unsigned long long *ret)
 	fclose(file);
 	stat[got] = '\0';
 	at = strrchr(stat, ')');
-	if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
+	if (!at || at[1] != ' ')
 		return -ESRCH;
+	*ret_ended = at[2] == 'Z' || at[2] == 'X';
 	for (int field = 2; at && field < 22; field++)
 		at = strchr(at + 1, ' ');
 	if (!at)
 		return -ESRCH;
 	*ret = strtoull(at, NULL, 10);
 	return 0;
+}
+
+static int start_time(pid_t pid, unsigned long long *ret)
+{
+	bool ended;
+	int err = look_up(pid, ret, &ended);
+
+	return err == 0 && ended ? -ESRCH : err;
 }
 
 int ts_server_note(const struct ts_runtime *rt, const char *note, pid_t pid)
@@ -115,16 +125,41 @@ void ts_server_forget(const struct ts_runtime *rt)
 	ts_runtime_forget(rt, TS_SERVER_NOTE);
 }
 
-static pid_t find_noted(const struct ts_runtime *rt, const char *note)
+static int read_noted(const struct ts_runtime *rt, const char *note,
+		      unsigned long long *ret_started)
 {
-	unsigned long long noted, now;
 	char text[64];
 	int pid;
 
 	if (ts_runtime_read_note(rt, note, text, sizeof(text)) < 0 ||
-	    sscanf(text, "%d %llu", &pid, &noted) != 2 || pid <= 0)
+	    sscanf(text, "%d %llu", &pid, ret_started) != 2 || pid <= 0)
 		return 0;
-	return start_time(pid, &now) == 0 && now == noted ? pid : 0;
+	return pid;
+}
+
+static pid_t find_noted(const struct ts_runtime *rt, const char *note)
+{
+	unsigned long long noted, now;
+	pid_t pid = read_noted(rt, note, &noted);
+
+	return pid && start_time(pid, &now) == 0 && now == noted ? pid : 0;
+}
+
+void ts_server_wait_gone(const struct ts_runtime *rt)
+{
+	unsigned long long noted, now;
+	pid_t pid = read_noted(rt, TS_SERVER_NOTE, &noted);
+	struct pollfd end = { .events = POLLIN };
+	bool ended;
+
+	if (!pid)
+		return;
+	end.fd = syscall(SYS_pidfd_open, pid, 0);
+	if (end.fd < 0)
+		return;
+	if (look_up(pid, &now, &ended) == 0 && now == noted && ended)
+		poll(&end, 1, TS_SERVER_GRACE_MS);
+	close(end.fd);
 }
 
 pid_t ts_server_find_orphan(const struct ts_runtime *rt)

@@ -52,6 +52,11 @@ bool ts_server_kill_noted(const struct ts_runtime *rt, const char *note);
  */
 pid_t ts_server_find_orphan(const struct ts_runtime *rt);
 
+/* One that has been killed holds its locks until its last thread is gone: wait
+ * for that, if that is how it is.
+ */
+void ts_server_wait_gone(const struct ts_runtime *rt);
+
 /* Take over an orphan. It is not our child: its end is seen, its exit status
  * is not. @ret_args is its command line; its program is the first of
  * @program.

@@ -29,11 +29,13 @@
 #include "server.h"
 #include "util/harden.h"
 #include "util/size.h"
+#include "watch.h"
 
 #define SOCKET_NAME "standby"
 
-#define READY_TIMEOUT_MS 60000
+#define READY_TIMEOUT_MS 180000
 #define TAKE_TIMEOUT_MS  300000
+#define SLICE_MS         1000
 
 /* A failed standby costs memory and time that the server may need more. */
 #define RETRY_NS     (10ull * 1000000000)
@@ -76,17 +78,41 @@ bool ts_standby_is_ready(const struct ts_daemon *d)
 	return ts_child_is_alive(&d->standby.child);
 }
 
-/* One line from it, or what became of it. */
-static int hear(struct ts_standby *standby, int timeout_ms, char *line,
-		size_t room, struct ts_error *error)
+/* Wait until it says something. The server may die meanwhile, which is more
+ * urgent; once it is dead there is none.
+ */
+static int wait_for_news(struct ts_daemon *d, int timeout_ms,
+			 struct ts_error *error)
 {
-	struct pollfd news = { .fd = standby->control_fd, .events = POLLIN };
+	struct pollfd fds[] = {
+		{ .fd = d->standby.control_fd, .events = POLLIN },
+		{ .fd = d->server.pid > 0 ? d->server.pidfd : -1,
+		  .events = POLLIN },
+	};
+
+	for (int ms = 0; ms < timeout_ms; ms += SLICE_MS) {
+		ts_watch_feed(d);
+		if (poll(fds, 2, SLICE_MS) <= 0)
+			continue;
+		if (fds[1].revents)
+			return ts_fail(error, -ECANCELED,
+				       "the server has died meanwhile");
+		return 0;
+	}
+	return ts_fail(error, -ETIMEDOUT, "the new server said nothing for "
+		       "%d s", timeout_ms / 1000);
+}
+
+/* One line from it, or what became of it. */
+static int hear(struct ts_daemon *d, int timeout_ms, char *line, size_t room,
+		struct ts_error *error)
+{
+	struct ts_standby *standby = &d->standby;
+	int err = wait_for_news(d, timeout_ms, error);
 	ssize_t got;
 
-	if (poll(&news, 1, timeout_ms) <= 0)
-		return ts_fail(error, -ETIMEDOUT,
-			       "the new server said nothing for %d s",
-			       timeout_ms / 1000);
+	if (err < 0)
+		return err;
 	got = recv(standby->control_fd, line, room - 1, 0);
 	if (got <= 0)
 		return ts_fail(error, -EPIPE, "the new server ended; its "
@@ -142,8 +168,7 @@ static int make_ready(struct ts_daemon *d, struct ts_error *error)
 
 	err = spawn(d, error);
 	if (err == 0)
-		err = hear(standby, READY_TIMEOUT_MS, line, sizeof(line),
-			   error);
+		err = hear(d, READY_TIMEOUT_MS, line, sizeof(line), error);
 	if (err == 0 && sscanf(line, "ready %lu", &standby->own_bytes) != 1)
 		err = ts_fail(error, -EPROTO, "it said \"%.64s\"", line);
 	if (err == 0 && d->attach.device[0] && d->attach.ops->prepare)
@@ -240,7 +265,7 @@ static int take(struct ts_daemon *d, struct ts_error *error)
 	ts_place_doubt(d);
 	if (send(standby->control_fd, "take\n", 5, MSG_NOSIGNAL) != 5)
 		return ts_fail(error, -errno, "the standby has ended");
-	err = hear(standby, TAKE_TIMEOUT_MS, line, sizeof(line), error);
+	err = hear(d, TAKE_TIMEOUT_MS, line, sizeof(line), error);
 	if (err == 0 && strcmp(line, "taken") != 0)
 		err = ts_fail(error, -EPROTO, "it said \"%.64s\"", line);
 	if (err == 0)

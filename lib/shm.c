@@ -110,12 +110,16 @@ bool ts_shm_is_resident(const void *addr, size_t bytes)
 /* One page that is there brings in the table that it is in, and nothing else:
  * a hole would be filled.
  */
-static void make_table(const uint8_t *at, size_t bytes)
+static void make_table(uint8_t *at, size_t bytes)
 {
-	for (size_t off = 0; off < bytes; off += PAGE_BYTES) {
-		if (!ts_shm_is_resident(at + off, PAGE_BYTES))
+	unsigned char in[TABLE_BYTES / PAGE_BYTES];
+
+	if (mincore(at, bytes, in))
+		return;
+	for (size_t i = 0; i < (bytes + PAGE_BYTES - 1) / PAGE_BYTES; i++) {
+		if (!(in[i] & 1))
 			continue;
-		(void)*(const volatile uint8_t *)(at + off);
+		(void)*(const volatile uint8_t *)(at + i * PAGE_BYTES);
 		return;
 	}
 }
