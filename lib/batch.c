@@ -7,6 +7,7 @@
  */
 #include "batch.h"
 #include "account.h"
+#include "stage.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -25,6 +26,7 @@ void ts_batch_init(struct ts_batch *batch, uint64_t slot, unsigned n,
 	batch->slot = slot;
 	batch->encoder = NULL;
 	batch->repeats = 0;
+	batch->staged = 0;
 	batch->todo = n < 64 ? (1ull << n) - 1 : ~0ull;
 	for (unsigned i = 0; i < n; i++) {
 		batch->page[i] = (const uint8_t *)data + (size_t)i * 4096;
@@ -61,6 +63,9 @@ int ts_batch_prepare(struct ts_core *core, struct ts_batch *batch)
 void ts_batch_abandon(struct ts_core *core, struct ts_batch *batch)
 {
 	ts_media_drop(&core->media, batch->n, batch->word);
+	if (batch->staged)
+		ts_stage_abandon(&core->media, batch);
+	batch->staged = 0;
 }
 
 static void free_words(struct ts_core *core, ts_obj page)
@@ -153,6 +158,8 @@ int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,
 	if (err)
 		return err;
 	ts_change_apply(&core->media, &change);
+	if (batch->staged)
+		ts_stage_submit(core->media.stage, batch);
 	ts_media_drop(&core->media, batch->n, old);
 	return 0;
 }

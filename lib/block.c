@@ -322,3 +322,11 @@ const char *ts_blocks_check(struct ts_blocks *blocks)
 	ts_unlock(&blocks->lock);
 	return wrong;
 }
+
+uint32_t ts_blocks_headroom(const struct ts_blocks *blocks)
+{
+	uint32_t taken = ts_load_relaxed(&blocks->n_taken);
+	uint32_t budget = ts_load_relaxed(&blocks->budget);
+
+	return budget > taken ? budget - taken : 0;
+}

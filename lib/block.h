@@ -131,4 +131,7 @@ uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks);
 /* Walk the lists. Returns NULL or what is wrong. */
 const char *ts_blocks_check(struct ts_blocks *blocks);
 
+/* Blocks that may yet be taken within the budget; a glance without a lock. */
+uint32_t ts_blocks_headroom(const struct ts_blocks *blocks);
+
 #endif

@@ -8,6 +8,7 @@
 #include "recover.h"
 #include "account.h"
 #include "spill/spill.h"
+#include "stage.h"
 #include "util/atomic.h"
 
 #include <errno.h>
@@ -46,6 +47,18 @@ static bool adopt_spilled(struct recovery *r, ts_word word)
 	return true;
 }
 
+/* A staged page is queued again, or stays what it is: a raw page. */
+static ts_word adopt_staged(struct ts_media *media, ts_word word,
+			    uint64_t slot)
+{
+	struct ts_staged staged = { slot, ts_word_obj(word) };
+
+	if (ts_word_kind(word) != TS_STAGED ||
+	    (media->stage && ts_stage_adopt(media->stage, staged)))
+		return word;
+	return ts_word_unstaged(word);
+}
+
 static bool adopt_word(struct recovery *r, ts_word *at, uint64_t slot)
 {
 	struct ts_media *media = &r->core->media;
@@ -61,11 +74,13 @@ static bool adopt_word(struct recovery *r, ts_word *at, uint64_t slot)
 			return false;
 		break;
 	case TS_RAW:
+	case TS_STAGED:
 		if (!adopt_object(r, ts_word_obj(word), 4096))
 			return false;
 		ts_store_relaxed(ts_pool_page_note(&media->pool,
 						   ts_word_obj(word)),
 				 slot);
+		word = adopt_staged(media, word, slot);
 		break;
 	case TS_SPILL:
 		if (!adopt_spilled(r, word))

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define HIGH_MORE 8u
-#define LOW_MORE 16u
+#define LOW_MORE  16u
 
 void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
 		  unsigned low_percent)
@@ -22,20 +22,11 @@ void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
 	};
 }
 
-static uint32_t free_blocks(struct ts_core *core)
-{
-	const struct ts_blocks *blocks = &core->media.blocks;
-	uint32_t taken = ts_load_relaxed(&blocks->n_taken);
-	uint32_t budget = ts_load_relaxed(&blocks->budget);
-
-	return budget > taken ? budget - taken : 0;
-}
-
 /* The headroom at a percentage of the budget that is used, and some blocks
  * more, which only a tiny budget feels.
  */
-static uint32_t headroom_at(const struct ts_core *core,
-			    const unsigned *percent, uint32_t more)
+static uint32_t headroom_at(const struct ts_core *core, const unsigned *percent,
+			    uint32_t more)
 {
 	uint64_t budget = ts_load_relaxed(&core->media.blocks.budget);
 
@@ -67,13 +58,13 @@ bool ts_tier_has_victims(struct ts_core *core)
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core)
 {
 	return ts_load_relaxed(&tier->closed) ||
-	       free_blocks(core) < headroom_at(core, &tier->high_percent,
-					       HIGH_MORE);
+	       ts_blocks_headroom(&core->media.blocks) <
+		       headroom_at(core, &tier->high_percent, HIGH_MORE);
 }
 
 bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 {
-	uint32_t headroom = free_blocks(core);
+	uint32_t headroom = ts_blocks_headroom(&core->media.blocks);
 
 	if (ts_load_relaxed(&tier->closed))
 		return ts_tier_has_victims(core);

@@ -29,6 +29,7 @@ static void start_in(const char *base, const char *more)
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/stats", dir);
 	ts_params_init(&params);
+	params.write_behind_bytes = 0;
 	ck_assert_int_eq(ts_params_set(&params, "size", "64M", err, 256), 0);
 	ck_assert_int_eq(ts_params_set(&params, "ram", "32M", err, 256), 0);
 	ck_assert_int_eq(ts_params_set(&params, "stats", path, err, 256), 0);
@@ -148,6 +149,7 @@ START_TEST(test_sums_add_up_under_load)
 			continue;
 		good++;
 		ck_assert_int_eq(v[TS_STAT_zero_slots] + v[TS_STAT_fill_slots] +
+					 v[TS_STAT_staged_slots] +
 					 v[TS_STAT_ram_slots] +
 					 v[TS_STAT_raw_slots] +
 					 v[TS_STAT_spill_slots],
