@@ -76,8 +76,6 @@ void ts_clusters_fini(struct ts_clusters *clusters)
 	clusters->leaf_live = NULL;
 }
 
-#define ROOT_CLOSING (1u << 31)
-
 /* A leaf; @ret_closing, if not NULL, says that it may be going away. */
 static uint32_t *leaf_at(const struct ts_clusters *clusters, uint64_t i,
 			 bool *ret_closing)
@@ -85,8 +83,8 @@ static uint32_t *leaf_at(const struct ts_clusters *clusters, uint64_t i,
 	uint32_t entry = ts_load_acquire(&clusters->root[i]);
 
 	if (ret_closing)
-		*ret_closing = entry & ROOT_CLOSING;
-	entry &= ~ROOT_CLOSING;
+		*ret_closing = entry & TS_ROOT_CLOSING;
+	entry &= ~TS_ROOT_CLOSING;
 	return entry ? ts_block_addr(clusters->pool->blocks, entry - 1) : NULL;
 }
 
@@ -291,7 +289,7 @@ static bool close_leaf(struct ts_clusters *clusters, uint32_t i)
 
 	if (!entry || ts_load_relaxed(&clusters->leaf_live[i]))
 		return false;
-	ts_store_release(&clusters->root[i], entry | ROOT_CLOSING);
+	ts_store_release(&clusters->root[i], entry | TS_ROOT_CLOSING);
 	pass_stripes(clusters);
 	if (ts_load_relaxed(&clusters->leaf_live[i])) {
 		ts_store_release(&clusters->root[i], entry);
@@ -306,7 +304,7 @@ static bool close_leaf(struct ts_clusters *clusters, uint32_t i)
 uint32_t *ts_clusters_adopt_leaf(struct ts_clusters *clusters, uint32_t i)
 {
 	struct ts_blocks *blocks = clusters->pool->blocks;
-	uint32_t block = (clusters->root[i] & ~ROOT_CLOSING) - 1;
+	uint32_t block = (clusters->root[i] & ~TS_ROOT_CLOSING) - 1;
 
 	if (block >= blocks->n || blocks->meta[block].used)
 		return NULL;
