@@ -8,6 +8,7 @@
  */
 #include "kept.h"
 #include "block.h"
+#include "fault.h"
 #include "keepfile.h"
 #include "util/atomic.h"
 #include "word.h"
@@ -190,6 +191,7 @@ static int adopt(struct ts_kept *kept, const struct ts_kept_size *size, int id,
 		err = wrong(t, -EPROTO, "segment %d is too short", id);
 	if (!err)
 		find_parts(kept, size);
+	TS_FAULT_POINT("kept: adopted");
 	return err;
 }
 
@@ -204,9 +206,11 @@ static int make_kept(struct ts_kept *kept, size_t bytes, const struct text *t)
 			return -errno;
 		key = (key & INT32_MAX) | 1;
 		err = note(kept, TS_KEEP_MAKING, key, t);
+		TS_FAULT_POINT("kept: key noted");
 		if (!err)
 			err = ts_shm_new(&kept->shm, bytes, key);
 	} while (err == -EEXIST && ++tries < KEY_TRIES);
+	TS_FAULT_POINT("kept: segment made");
 	return err;
 }
 
@@ -231,9 +235,12 @@ static int make(struct ts_kept *kept, const struct ts_kept_size *size,
 	h->n_blocks = size->n_blocks;
 	h->n_segments = size->n_segments;
 	h->dict_current = TS_CODEC_ZSTD;
+	TS_FAULT_POINT("kept: head written");
 	err = t->path ? note(kept, TS_KEEP_SEGMENT, kept->shm.id, t) : 0;
+	TS_FAULT_POINT("kept: segment named");
 	if (!err)
 		ts_store_release(&h->made, 1u);
+	TS_FAULT_POINT("kept: made");
 	return err;
 }
 
@@ -251,6 +258,7 @@ static void remove_remains(struct ts_keep_note found)
 		return;
 	ts_shm_remove(id);
 	ts_shm_free(&shm);
+	TS_FAULT_POINT("kept: remains removed");
 }
 
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
@@ -299,6 +307,7 @@ int ts_kept_bind_spill(struct ts_kept *kept, const char *path,
 	h->spill_dev = dev;
 	h->spill_ino = ino;
 	h->spill_sealed = sealed;
+	TS_FAULT_POINT("kept: spill file bound");
 	/* Only for those who look for it: see peek.h. */
 	snprintf(h->spill_path, sizeof(h->spill_path), "%s",
 		 real ? real : path);
@@ -313,8 +322,11 @@ void ts_kept_close(struct ts_kept *kept)
 	/* What was adopted and never served stays for the next try. */
 	if (kept->head && kept->path && (kept->served || !kept->adopted)) {
 		ts_keepfile_write(kept->fd, ended);
+		TS_FAULT_POINT("kept: end noted");
 		ts_shm_remove(kept->shm.id);
+		TS_FAULT_POINT("kept: segment removed");
 		unlink(kept->path);
+		TS_FAULT_POINT("kept: file removed");
 	}
 	ts_shm_free(&kept->shm);
 	if (kept->fd >= 0)

@@ -220,6 +220,8 @@ int ts_store_start(struct ts_store *store)
 	touch_again(store);
 	ts_shm_unpin(&store->core.kept.shm);
 	store->core.kept.served = true;
+	if (store->core.kept.adopted)
+		ts_blocks_map(&store->core.media.blocks);
 	if (store->core.media.train)
 		ts_train_step(store->core.media.train);
 	ts_statsfile_start(&store->statsfile);
