@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Coders: no more encoders than processors, since compressing is all they do;
@@ -93,8 +94,15 @@ static int init_spiller(struct ts_store *store, const struct ts_params *params,
 	struct ts_core *core = &store->core;
 	struct ts_spill *spill = core->media.spill;
 	struct ts_kept_head *head = core->kept.head;
+	struct stat st;
 	int error;
 
+	if (fstat(spill->file.fd, &st))
+		return -errno;
+	error = ts_kept_bind_spill(&core->kept, params->spill_path, &st,
+				   spill->encrypt, err, err_bytes);
+	if (error)
+		return error;
 	ts_segments_keep(&spill->segments, core->kept.segment,
 			 &head->generation);
 	spill->key = (struct ts_kept_key){head->key, &head->has_key};
@@ -228,6 +236,8 @@ int ts_store_start(struct ts_store *store)
 	touch_again(store);
 	ts_shm_unpin(&store->core.kept.shm);
 	store->core.kept.served = true;
+	if (store->core.kept.adopted)
+		ts_blocks_map(&store->core.media.blocks);
 	if (store->core.media.train)
 		ts_train_step(store->core.media.train);
 	ts_statsfile_start(&store->statsfile);

@@ -6,6 +6,7 @@
  * own that is tried first: they cost the most memory for one page.
  */
 #include "tier.h"
+#include "fault.h"
 #include "util/atomic.h"
 
 #include <string.h>
@@ -131,6 +132,7 @@ static bool look_at(struct look *look, unsigned i)
 	};
 	memcpy(victim->data, ts_ram_data(&look->core->media.pool, word), len);
 	ts_cluster_flag(&look->cluster, i, ts_word_set_mark(word, look->mark));
+	TS_FAULT_POINT("tier: victim marked");
 	look->n++;
 	return look->n < TS_BATCH_PAGES;
 }
