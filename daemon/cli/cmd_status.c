@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "build.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 #include "util/size.h"

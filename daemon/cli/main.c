@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "build.h"
 #include "cli/cli.h"
 #include "cli/cmd_check.h"
 #include "cli/options.h"
