@@ -148,7 +148,7 @@ bool ts_examiner_block(const struct ts_examiner *x, ts_word word,
 {
 	enum ts_kind kind = ts_word_kind(word);
 
-	if (kind != TS_RAM && kind != TS_RAW)
+	if (kind != TS_RAM && !ts_kind_plain(kind))
 		return false;
 	*ret_block = (uint32_t)(ts_word_obj(word).grains >>
 				(TS_BLOCK_SHIFT - TS_GRAIN_SHIFT));
@@ -200,7 +200,7 @@ static enum ts_fault_found examine_object(struct ts_examiner *x, uint64_t slot,
 		.word = { word },
 		.decoder = x->decoder,
 	};
-	bool plain = ts_word_kind(word) != TS_RAM;
+	bool plain = ts_kind_plain(ts_word_kind(word));
 
 	if (!object_is_possible(x, word))
 		return TS_FSCK_WORD;
@@ -275,6 +275,7 @@ enum ts_fault_found ts_examine(struct ts_examiner *x, uint64_t slot,
 		return word.bits == TS_ZERO ? TS_FSCK_SOUND : TS_FSCK_WORD;
 	case TS_FILL:
 		return TS_FSCK_SOUND;
+	case TS_STAGED:
 	case TS_RAM:
 	case TS_RAW:
 		return examine_object(x, slot, word, evidence);

@@ -6,7 +6,7 @@
  * say. Threads come with the start, because they do not cross a fork.
  */
 #include "store.h"
-#include "config.h"
+#include "build.h"
 #include "publish.h"
 #include "recover.h"
 #include "util/lock.h"

@@ -5,7 +5,7 @@
  * forks into the background; threads and locks come in after_fork, because
  * neither crosses a fork.
  */
-#include "config.h"
+#include "build.h"
 #include "thinswap.h"
 #include "util/harden.h"
 #include "util/lock.h"

@@ -38,8 +38,8 @@ int ts_cmd_top(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_tune(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_version(int argc, char **argv, const struct ts_cli *cli);
 
-/* Say that the command line is wrong; returns TS_EXIT_USAGE. */
-int ts_cli_usage(const char *command, const char *sentence);
+/* Say why a command failed, as text or JSON; returns @code. */
+int ts_cli_fail(const struct ts_cli *cli, int code, const char *sentence);
 
 /* Send @request (taken over) to the daemon and wait for the end. Progress is
  * printed to standard error unless --json is on. On TS_EXIT_OK, *ret_result

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "build.h"
 #include "cli/cli.h"
 #include "cli/cmd_check.h"
+#include "cli/options.h"
 #include "runtime.h"
 
 static const char help[] =
@@ -53,14 +55,6 @@ static const struct {
 	{"tune", ts_cmd_tune},
 	{"version", ts_cmd_version},
 };
-
-int ts_cli_usage(const char *command, const char *sentence)
-{
-	fprintf(stderr, "thinswap%s%s: %s; see thinswap%s%s --help\n",
-		command ? " " : "", command ? command : "", sentence,
-		command ? " " : "", command ? command : "");
-	return TS_EXIT_USAGE;
-}
 
 static int run_command(int argc, char **argv, const struct ts_cli *cli)
 {
