@@ -62,9 +62,11 @@ def run_gently(command):
 
 
 class Server:
-    """nbdkit in the foreground, as a context manager."""
+    """nbdkit in the foreground, as a context manager; `program` may run it
+    under another program."""
 
-    def __init__(self, arguments, size_bytes):
+    def __init__(self, arguments, size_bytes, program=("nbdkit",)):
+        self.program = program
         self.arguments = [part.format(size=size_bytes) for part in arguments]
         self.folder = self.process = self.log = None
 
@@ -74,7 +76,7 @@ class Server:
         ready = os.path.join(self.folder, "pid")
         self.log = open(os.path.join(self.folder, "log"), "wb")
         self.process = subprocess.Popen(
-            ["nbdkit", "--foreground", "--exit-with-parent", "--unix",
+            [*self.program, "--foreground", "--exit-with-parent", "--unix",
              self.socket, "--pidfile", ready, *self.arguments],
             env=CLEAN_ENV, stdin=subprocess.DEVNULL, stdout=self.log,
             stderr=self.log)
