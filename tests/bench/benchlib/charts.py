@@ -135,9 +135,10 @@ def draw(results, folder):
               "MB/s", {f"{peer} {op}": [one["mb_s"] for one in values]
                        for peer, ops in results["rounds"].items()
                        for op, values in ops.items()})
-        bars(folder, "latency-alone",
-             "Latency of one request at a time (p50)", "microseconds",
-             list(nbd), alone_rows(nbd))
+        if alone_rows(nbd):
+            bars(folder, "latency-alone",
+                 "Latency of one request at a time (p50)", "microseconds",
+                 list(nbd), alone_rows(nbd))
     if "swap" in results:
         swap = results["swap"]
         bars(folder, "swap", "Real swap: what a fault waits",

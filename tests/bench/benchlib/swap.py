@@ -69,7 +69,7 @@ def swap(ctx):
     """The verifying pager on real swap, three times its cgroup's size."""
     kinds = swap_kinds(ctx)
     command = [ctx.pager, "--pages", ctx.pages, "--size",
-               str(ctx.swap_bytes), "--seconds", "2" if ctx.quick else "10",
+               str(ctx.swap_bytes), "--seconds", "1" if ctx.quick else "10",
                "--seed", "1", "--json"]
 
     def run(name):
