@@ -197,6 +197,30 @@ class Tables(unittest.TestCase):
         self.assertRegex(shown, r"fill-64K +thinswap +600\.0 +60000")
 
 
+class Readme(unittest.TestCase):
+    def test_replaced(self):
+        made_up = results(600.0, 100.0)
+        made_up["machine"] = {"commit": "0123456789", "cores": 2,
+                              "cpu": "some", "kernel": "6.1.0-1"}
+        judged = goals.judge_all(made_up)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "README.md")
+            with open(path, "w", encoding="utf-8") as readme:
+                readme.write(f"one\n{report.BEGIN}\nold\n{report.END}\ntwo\n")
+            for _ in range(2):
+                report.put_in_readme(path, made_up, judged)
+            with open(path, encoding="utf-8") as readme:
+                text = readme.read()
+        self.assertTrue(text.startswith("one\n"))
+        self.assertTrue(text.endswith(f"\n{report.END}\ntwo\n"))
+        self.assertNotIn("old", text)
+        self.assertIn("Commit 0123456, 2 cores", text)
+        # Asked for twice: the harder target, once.
+        wanted = "| 4 KiB random writes, multiple of memory zstd |"
+        self.assertEqual(text.count(wanted), 1)
+        self.assertIn(wanted + " 6.00 | at least 7 | not reached |", text)
+
+
 @unittest.skipUnless(shutil.which("gnuplot"), "needs gnuplot")
 class Charts(unittest.TestCase):
     def test_drawn(self):

@@ -169,6 +169,45 @@ TABLES = {
              ["job", "swap on", "seconds", "to sparse", "to zram lz4",
               "swapped MiB", "peak MiB"], work_rows),
 }
+BEGIN, END = "<!-- tools/bench: begin -->", "<!-- tools/bench: end -->"
+
+
+def harder(one, other):
+    return one["target"] > other["target"] if one["sign"] == ">=" else \
+        one["target"] < other["target"]
+
+
+def markdown(results, judged):
+    """The figures to reach for README, each once."""
+    lines = [f"Commit {results['machine']['commit'][:7]}, "
+             f"{results['machine']['cores']} cores"
+             f" ({results['machine']['cpu']}), Linux "
+             f"{results['machine']['kernel'].split('-')[0]}:", "",
+             "| figure | measured | to reach | |", "|---|---|---|---|"]
+    hardest = {}
+    for one in judged:
+        same = hardest.get(one["goal"])
+        if one["value"] is not None and not (same and harder(same, one)):
+            hardest[one["goal"]] = one
+    for one in hardest.values():
+        sign = "at least" if one["sign"] == ">=" else "at most"
+        lines.append(f"| {one['goal']} | {number(one['value'])} | "
+                     f"{sign} {one['target']:.3g} | "
+                     f"{'' if one['verdict'] == 'reached' else 'not reached'}"
+                     " |")
+    return "\n".join(lines)
+
+
+def put_in_readme(path, results, judged):
+    """Replace what is between the two marks."""
+    with open(path, encoding="utf-8") as readme:
+        before, rest = readme.read().split(BEGIN)
+        after = rest.split(END)[1]
+    with open(path, "w", encoding="utf-8") as readme:
+        readme.write(f"{before}{BEGIN}\n{markdown(results, judged)}\n"
+                     f"{END}{after}")
+
+
 BOUND = ("1/(1/null + 1/(cores x zstd alone)), MB/s",
          ["phase", "zstd", "null", "zstd", "bound", "thinswap", "share"])
 
