@@ -237,11 +237,17 @@ static int alloc_class(struct ts_pool *pool, struct ts_class *c, unsigned n,
 	return err;
 }
 
-/* Objects of a bulk call chained by class, so that a class is locked once. */
+/* Objects of a bulk call chained by class, so that a class is locked once.
+ * Classes are met in the order of the objects: most calls have a few objects,
+ * and looking at all classes would cost more than all the rest.
+ */
 struct chains {
 	uint16_t head[TS_POOL_CLASSES];
 	uint16_t next[TS_POOL_BULK];
+	uint8_t size_class[TS_POOL_BULK];
 };
+
+_Static_assert(TS_POOL_CLASSES <= UINT8_MAX, "a class fits in a byte");
 
 static void chain_init(struct chains *chains)
 {
@@ -252,6 +258,16 @@ static void chain_add(struct chains *chains, unsigned size_class, unsigned i)
 {
 	chains->next[i] = chains->head[size_class];
 	chains->head[size_class] = (uint16_t)i;
+	chains->size_class[i] = (uint8_t)size_class;
+}
+
+/* Take the chain of object i's class: its first, and CHAIN_END from then on. */
+static unsigned chain_take(struct chains *chains, unsigned i)
+{
+	unsigned head = chains->head[chains->size_class[i]];
+
+	chains->head[chains->size_class[i]] = CHAIN_END;
+	return head;
 }
 
 int ts_pool_alloc(struct ts_pool *pool, unsigned n, const uint16_t *bytes,
@@ -266,23 +282,22 @@ int ts_pool_alloc(struct ts_pool *pool, unsigned n, const uint16_t *bytes,
 	for (unsigned i = n; i-- > 0;)
 		chain_add(&chains, ts_pool_class(pool, bytes[i]), i);
 
-	for (unsigned k = 0; k < TS_POOL_CLASSES; k++) {
-		unsigned want = 0, got;
+	for (unsigned first = 0; first < n; first++) {
+		unsigned head = chain_take(&chains, first), want = 0, got;
 		int err;
 
-		for (unsigned i = chains.head[k]; i != CHAIN_END;
-		     i = chains.next[i])
+		for (unsigned i = head; i != CHAIN_END; i = chains.next[i])
 			want++;
 		if (!want)
 			continue;
-		err = alloc_class(pool, &pool->classes[k], want,
-				  held + n_held, &got);
+		err = alloc_class(pool,
+				  &pool->classes[chains.size_class[first]],
+				  want, held + n_held, &got);
 		if (err) {
 			ts_pool_free(pool, n_held + got, held);
 			return err;
 		}
-		for (unsigned i = chains.head[k]; i != CHAIN_END;
-		     i = chains.next[i])
+		for (unsigned i = head; i != CHAIN_END; i = chains.next[i])
 			ret_obj[i] = held[n_held++];
 	}
 	return 0;
@@ -312,14 +327,14 @@ void ts_pool_free(struct ts_pool *pool, unsigned n, const ts_obj *obj)
 	for (unsigned i = n; i-- > 0;)
 		chain_add(&chains, meta_of(pool, block_of(obj[i]))->size_class,
 			  i);
-	for (unsigned k = 0; k < TS_POOL_CLASSES; k++) {
-		struct ts_class *c = &pool->classes[k];
+	for (unsigned first = 0; first < n; first++) {
+		struct ts_class *c = &pool->classes[chains.size_class[first]];
+		unsigned head = chain_take(&chains, first);
 
-		if (chains.head[k] == CHAIN_END)
+		if (head == CHAIN_END)
 			continue;
 		ts_lock(&c->lock);
-		for (unsigned i = chains.head[k]; i != CHAIN_END;
-		     i = chains.next[i])
+		for (unsigned i = head; i != CHAIN_END; i = chains.next[i])
 			free_locked(pool, c, obj[i]);
 		ts_unlock(&c->lock);
 	}
