@@ -5,7 +5,7 @@
  * be serving, stalled or dead.
  */
 #include <errno.h>
-#include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,82 +14,51 @@
 #include <sys/shm.h>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "cli/stats_out.h"
 #include "fsck.h"
 #include "keepfile.h"
 #include "util/size.h"
 
-#define NICE 10
-
-static const char help[] =
-	"Usage: thinswap fsck [OPTION]...\n"
-	"\n"
-	"Verify every page that is stored, in memory and in the spill file.\n"
-	"Changes nothing, disturbs nobody, and works while the server serves,\n"
-	"is stalled, or is dead and its memory was kept. For its user or root.\n"
-	"\n"
-	"  --file FILE     a server that was started with stats=FILE\n"
-	"  --keep FILE     memory that was kept with keep=FILE\n"
-	"  --segment N     shared memory by its number; see ipcs -m\n"
-	"  --spill FILE    where the spill file is now, if it was moved\n"
-	"  --json          print one JSON object\n"
-	"  -h, --help      print this help\n"
-	"\n"
-	"Exit code: 0 all is sound, 6 damage was found, 1 not all could be\n"
-	"looked at, 3 there is nothing to look at.\n";
+#define NICE       10
+#define NO_SEGMENT (1ul + INT_MAX)
 
 struct options {
 	const char *file, *keep, *spill;
-	int segment; /* -1: not given */
+	struct ts_number segment; /* NO_SEGMENT: not given */
 };
 
 /* Returns -1 to go on, or an exit code. */
 static int parse(int argc, char **argv, struct options *o, struct ts_cli *cli)
 {
-	static const struct option longs[] = {
-		{"file", required_argument, NULL, 'f'},
-		{"keep", required_argument, NULL, 'k'},
-		{"segment", required_argument, NULL, 's'},
-		{"spill", required_argument, NULL, 'p'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
+	const struct ts_option options[] = {
+		{"file", "FILE", "a server that was started with stats=FILE",
+		 ts_take_text, &o->file},
+		{"keep", "FILE", "memory that was kept with keep=FILE",
+		 ts_take_text, &o->keep},
+		{"segment", "N", "shared memory by its number; see ipcs -m",
+		 ts_take_number, &o->segment},
+		{"spill", "FILE",
+		 "where the spill file is now, if it was moved", ts_take_text,
+		 &o->spill},
 		{0},
 	};
-	char *end;
-	int opt;
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]...",
+		.head = "Verify every page that is stored, in memory and in "
+			"the spill file.\n"
+			"Changes nothing, disturbs nobody, and works while the "
+			"server serves,\n"
+			"is stalled, or is dead and its memory was kept. For "
+			"its user or root.\n",
+		.tail = "Exit code: 0 all is sound, 6 damage was found, 1 not "
+			"all could be\n"
+			"looked at, 3 there is nothing to look at.\n",
+		.options = options,
+		.json = &cli->json,
+	};
 
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'f':
-			o->file = optarg;
-			break;
-		case 'k':
-			o->keep = optarg;
-			break;
-		case 's':
-			o->segment = (int)strtol(optarg, &end, 10);
-			if (end == optarg || *end || o->segment < 0)
-				return ts_cli_usage(argv[0], "--segment must "
-							     "be a number");
-			break;
-		case 'p':
-			o->spill = optarg;
-			break;
-		case 'j':
-			cli->json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return TS_EXIT_OK;
-		default:
-			return ts_cli_usage(argv[0], "unknown option, or one "
-						     "without its argument");
-		}
-	}
-	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken")
-			     : -1;
+	return ts_options_parse(argc, argv, &usage);
 }
 
 static int fail(const struct ts_cli *cli, int error, const char *text)
@@ -123,8 +92,9 @@ static int find_by_stats(const struct ts_cli *cli, const struct options *o,
 	ts_stats_source_read(&source, &now);
 	ts_stats_source_close(&source);
 	if (!now.alive)
-		return fail(cli, -ESRCH, "the server is gone, and its memory "
-					 "went with it");
+		return fail(cli, -ESRCH,
+			    "the server is gone, and its memory "
+			    "went with it");
 	*ret_segment = ts_peek_find(now.header.pid, why, sizeof(why));
 	return *ret_segment < 0 ? fail(cli, *ret_segment, why) : TS_EXIT_OK;
 }
@@ -135,8 +105,8 @@ static int find(const struct ts_cli *cli, const struct options *o,
 {
 	char path[512], why[600];
 
-	*ret_segment = o->segment;
-	if (o->segment >= 0)
+	*ret_segment = (int)o->segment.value;
+	if (o->segment.value != NO_SEGMENT)
 		return TS_EXIT_OK;
 	if (o->file)
 		return find_by_stats(cli, o, ret_segment);
@@ -160,17 +130,14 @@ static bool is_served(int segment)
 }
 
 static const char *const kind_names[TS_KINDS] = {
-	[TS_ZERO] = "zero", [TS_FILL] = "fill",	  [TS_RAM] = "ram",
+	[TS_ZERO] = "zero", [TS_FILL] = "fill",   [TS_RAM] = "ram",
 	[TS_RAW] = "raw",   [TS_SPILL] = "spill",
 };
 
 static const char *const fault_names[TS_FSCK_FAULTS] = {
-	[TS_FSCK_DIRECTORY] = "map",
-	[TS_FSCK_WORD] = "words",
-	[TS_FSCK_BLOCK] = "blocks",
-	[TS_FSCK_OBJECT] = "objects",
-	[TS_FSCK_RECORD] = "records",
-	[TS_FSCK_UNREADABLE] = "unreadable",
+	[TS_FSCK_DIRECTORY] = "map",  [TS_FSCK_WORD] = "words",
+	[TS_FSCK_BLOCK] = "blocks",   [TS_FSCK_OBJECT] = "objects",
+	[TS_FSCK_RECORD] = "records", [TS_FSCK_UNREADABLE] = "unreadable",
 };
 
 static json_t *numbers(const char *const *name, const uint64_t *value,
@@ -208,16 +175,14 @@ static void print_json(int code, const struct ts_peek *peek,
 		peek->segment, "served", is_served(peek->segment), "errors",
 		(json_int_t)ts_fsck_errors(f), "faults",
 		numbers(fault_names, f->faults, TS_FSCK_FAULTS), "examples",
-		examples(f), "slots",
-		numbers(kind_names, f->slots, TS_KINDS), "clusters",
-		(json_int_t)f->clusters, "leaves", (json_int_t)f->leaves,
-		"blocks", (json_int_t)f->blocks, "dictionaries",
-		(json_int_t)f->dictionaries, "stored_bytes",
+		examples(f), "slots", numbers(kind_names, f->slots, TS_KINDS),
+		"clusters", (json_int_t)f->clusters, "leaves",
+		(json_int_t)f->leaves, "blocks", (json_int_t)f->blocks,
+		"dictionaries", (json_int_t)f->dictionaries, "stored_bytes",
 		(json_int_t)f->stored_bytes, "record_bytes",
 		(json_int_t)f->record_bytes, "looked_again",
-		(json_int_t)f->changed, "unsettled",
-		(json_int_t)f->unsettled, "not_looked_at",
-		(json_int_t)f->unread));
+		(json_int_t)f->changed, "unsettled", (json_int_t)f->unsettled,
+		"not_looked_at", (json_int_t)f->unread));
 }
 
 static void print_text(const struct ts_peek *peek, const struct ts_fsck *f)
@@ -294,7 +259,7 @@ static int run(const struct ts_cli *cli, const struct options *o, int segment)
 
 int ts_cmd_fsck(int argc, char **argv, const struct ts_cli *given)
 {
-	struct options o = {.segment = -1};
+	struct options o = {.segment = {NO_SEGMENT, 0, INT_MAX}};
 	struct ts_cli cli = *given;
 	int segment, code = parse(argc, argv, &o, &cli);
 
