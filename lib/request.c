@@ -308,6 +308,11 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 	return err;
 }
 
+bool ts_store_would_stage(const struct ts_store *store, uint64_t len)
+{
+	return ts_stage_may_take(&store->core.media, len >> TS_SLOT_SHIFT);
+}
+
 /* Drop slots [slot, end), cluster by cluster; clusters that are not there
  * cost next to nothing.
  */
