@@ -367,23 +367,28 @@ void keeping_discard(struct ts_store *store, uint32_t first, uint32_t n)
 				     slot_of(first) * 4096));
 }
 
-void keeping_change(struct ts_store *store, struct rng *rng, uint32_t first,
-		    uint32_t n)
+void keeping_write(struct ts_store *store, uint32_t first, uint32_t n)
 {
 	static _Thread_local uint8_t pages[RUN_MAX * 4096]
 		__attribute__((aligned(8)));
 	uint32_t g = next_generation(first, n);
 
-	if (rng_below(rng, 8) == 0 || is_discard(g)) {
-		keeping_discard(store, first, n);
-		return;
-	}
+	g += is_discard(g);
 	try_generation(first, n, g);
 	for (uint32_t i = 0; i < n; i++)
 		make_page(pages + i * 4096, first + i, g);
 	acknowledge(first, n, g,
 		    ts_store_write(store, pages, n * 4096ull,
 				   slot_of(first) * 4096));
+}
+
+void keeping_change(struct ts_store *store, struct rng *rng, uint32_t first,
+		    uint32_t n)
+{
+	if (rng_below(rng, 6) == 0)
+		keeping_discard(store, first, n);
+	else
+		keeping_write(store, first, n);
 }
 
 void keeping_new_dictionary(struct ts_store *store)

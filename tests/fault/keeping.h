@@ -56,7 +56,10 @@ unsigned keeping_leaks(void);
 /* In a child: take over or begin anew, and check that all is well. */
 struct ts_store *keeping_open(void);
 
-/* Change the slots [first, first + n), in one request. */
+/* Change the slots [first, first + n), up to RUN_MAX, in one request: write
+ * them, discard them, or one of the two.
+ */
+void keeping_write(struct ts_store *store, uint32_t first, uint32_t n);
 void keeping_change(struct ts_store *store, struct rng *rng, uint32_t first,
 		    uint32_t n);
 void keeping_discard(struct ts_store *store, uint32_t first, uint32_t n);
