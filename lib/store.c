@@ -12,6 +12,7 @@
 #include "util/lock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,21 @@ static void touch_again(struct ts_store *store)
 	ts_stats_touch(&core->media.stats);
 }
 
+/* What was taken over is in memory, and not yet mapped by this process. */
+static void map_again(struct ts_core *core)
+{
+	struct ts_took_over *took = &core->took_over;
+	uint64_t start_ns = ts_now_ns();
+
+	ts_blocks_map(&core->media.blocks);
+	took->map_ns = ts_now_ns() - start_ns;
+	ts_event(&core->events, TS_EVENT_INFO,
+		 "took over %" PRIu64 " pages: words %" PRIu64
+		 " us, blocks %" PRIu64 " us, mapping %" PRIu64 " us",
+		 took->pages, took->words_ns / 1000, took->blocks_ns / 1000,
+		 took->map_ns / 1000);
+}
+
 int ts_store_start(struct ts_store *store)
 {
 	int err;
@@ -237,7 +253,7 @@ int ts_store_start(struct ts_store *store)
 	ts_shm_unpin(&store->core.kept.shm);
 	store->core.kept.served = true;
 	if (store->core.kept.adopted)
-		ts_blocks_map(&store->core.media.blocks);
+		map_again(&store->core);
 	if (store->core.media.train)
 		ts_train_step(store->core.media.train);
 	ts_statsfile_start(&store->statsfile);
