@@ -43,6 +43,7 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 		.n_slots = core->n_slots,
 		.n_blocks = (uint32_t)(params->ram_max_bytes >> TS_BLOCK_SHIFT),
 		.n_segments = spill ? spill->segments.n : 0,
+		.n_budget = (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT),
 		.root_bytes = ts_clusters_root_bytes(core->n_slots),
 	};
 	int error;
@@ -55,7 +56,7 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 				      kept->shm.base));
 	if (!error)
 		error = ts_blocks_init(&core->media.blocks, kept->blocks,
-				       size.n_blocks,
+				       kept->head->n_blocks,
 				       (uint32_t)(params->reserve_bytes >>
 						  TS_BLOCK_SHIFT));
 	if (!error) {

@@ -255,7 +255,8 @@ char *ts_warning_text(enum ts_warning which, const struct ts_snapshot *snapshot,
 		snprintf(buf, buf_bytes,
 			 "the pool is not locked in memory: the kernel may "
 			 "swap it out to itself and hang (CAP_IPC_LOCK or "
-			 "RLIMIT_MEMLOCK is missing)");
+			 "RLIMIT_MEMLOCK is missing, or somebody has unlocked "
+			 "it)");
 		break;
 	case TS_WARN_DAMAGED_PAGES:
 		snprintf(buf, buf_bytes,
