@@ -104,7 +104,10 @@ static void make_room(const struct ts_snapshot *snapshot, struct ts_view *view)
 	uint64_t budget = above_zero(gauge[TS_GAUGE_budget_bytes]);
 	uint64_t free_bytes =
 		budget > view->taken_bytes ? budget - view->taken_bytes : 0;
-	uint64_t spill_free = above_zero(gauge[TS_GAUGE_spill_free_bytes]);
+	bool spills = !gauge[TS_GAUGE_spill_degraded] &&
+		      !gauge[TS_GAUGE_write_budget_spent];
+	uint64_t spill_free =
+		spills ? above_zero(gauge[TS_GAUGE_spill_free_bytes]) : 0;
 	uint64_t unused = (view->size_slots - view->used_slots) * PAGE_BYTES;
 	bool guess = false, spill_guess = false;
 

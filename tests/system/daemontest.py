@@ -242,6 +242,18 @@ class Instance:
         check(done.returncode == 0, "status", done.stdout + done.stderr)
         return json.loads(done.stdout)
 
+    def stats(self):
+        """Of a look that was later than now."""
+        begin = time.monotonic()
+        while True:
+            done = self.cli("stats", "--json")
+            check(done.returncode == 0, "stats", done.stdout + done.stderr)
+            stats = json.loads(done.stdout)
+            age = stats["server"]["looked_up_seconds_ago"]
+            if age < time.monotonic() - begin or not stats["server"]["alive"]:
+                return stats
+            time.sleep(0.05)
+
     def socket_path(self, name="socket"):
         return os.path.join(self.dir, name)
 
