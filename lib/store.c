@@ -44,6 +44,7 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 		.n_slots = core->n_slots,
 		.n_blocks = (uint32_t)(params->ram_max_bytes >> TS_BLOCK_SHIFT),
 		.n_segments = spill ? spill->segments.n : 0,
+		.n_budget = (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT),
 		.root_bytes = ts_clusters_root_bytes(core->n_slots),
 	};
 	int error;
@@ -54,9 +55,10 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 	error = ts_shm_touch(kept->shm.base, (size_t)((uint8_t *)kept->blocks -
 						      kept->shm.base));
 	if (!error)
-		error = ts_blocks_init(
-			&core->media.blocks, kept->blocks, size.n_blocks,
-			(uint32_t)(params->reserve_bytes >> TS_BLOCK_SHIFT));
+		error = ts_blocks_init(&core->media.blocks, kept->blocks,
+				       kept->head->n_blocks,
+				       (uint32_t)(params->reserve_bytes >>
+						  TS_BLOCK_SHIFT));
 	if (!error) {
 		ts_blocks_set_budget(&core->media.blocks,
 				     params->ram_bytes >> TS_BLOCK_SHIFT);
