@@ -37,9 +37,9 @@ static void setup(void)
 	ck_assert_int_eq(ts_spill_start(store->core.media.spill, &no_events),
 			 0);
 	engine_touch(store, 64);
-	memory = ts_spill_buffer(2 * TS_SEGMENT_BYTES + 4096);
+	memory = ts_spill_buffer(2 * TS_SEGMENT_BYTES);
 	ts_io_init(&io, &store->core.media.spill->file, memory,
-		   2 * TS_SEGMENT_BYTES + 4096, true, why);
+		   2 * TS_SEGMENT_BYTES, true, why);
 	pack = calloc(1, sizeof(*pack));
 	pack->buf = memory;
 	pack->mark = 1;
@@ -47,7 +47,6 @@ static void setup(void)
 		.core = &store->core,
 		.io = &io,
 		.segment_buf = memory + TS_SEGMENT_BYTES,
-		.page_buf = memory + 2 * TS_SEGMENT_BYTES,
 		.slot = calloc(TS_PACK_RECORDS, sizeof(uint64_t)),
 	};
 }
@@ -83,10 +82,11 @@ static void add(uint64_t slot)
 	ts_word word = engine_word(store, slot);
 	struct ts_cluster cluster;
 
+	memcpy(ts_pack_data(pack), ts_ram_data(&store->core.media.pool, word),
+	       ts_word_len(word));
 	ts_pack_add(pack, &store->core.media, slot,
-		    (uint8_t)ts_word_codec(word),
-		    ts_ram_data(&store->core.media.pool, word),
-		    ts_word_len(word), ts_word_none());
+		    (uint8_t)ts_word_codec(word), ts_word_len(word),
+		    ts_word_none());
 	ts_cluster_open(&store->core.clusters, slot / TS_CLUSTER_SLOTS,
 			&cluster);
 	ts_cluster_flag(&cluster, slot % TS_CLUSTER_SLOTS,
@@ -96,6 +96,7 @@ static void add(uint64_t slot)
 
 static void write_out(void)
 {
+	ts_pack_seal(pack, &store->core.media.spill->seal, 0, pack->n);
 	ts_pack_end(pack, store->core.media.spill);
 	ts_io_start(&io, &pack->transfer);
 	ts_io_drain(&io);
