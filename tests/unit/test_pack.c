@@ -246,6 +246,65 @@ START_TEST(cleaning)
 }
 END_TEST
 
+/* Segments that do not fit go in part, and the rest in the next pack. */
+START_TEST(cleaning_in_part)
+{
+	const unsigned n = 250, n_live = 200;
+	unsigned left = 3 * n_live, emptied;
+
+	for (unsigned i = 0; i < 3; i++) {
+		begin();
+		for (unsigned k = 0; k < n; k++) {
+			engine_write(store, i * n + k, PAGE_RANDOM, k, NULL);
+			add(i * n + k);
+		}
+		write_out();
+		ck_assert_uint_eq(ts_pack_publish(pack, &store->core), n);
+		ts_store_discard(store, (n - n_live) * 4096, i * n * 4096);
+	}
+	while (left) {
+		unsigned free_before = ts_segments_free(segments());
+
+		begin();
+		emptied = ts_clean_into(&cleaner, pack);
+		ck_assert_uint_ge(emptied, 1);
+		ck_assert_uint_eq(pack->n_emptied, emptied);
+		if (left > pack->n)
+			ck_assert_uint_ge(pack->n, n);
+		left -= pack->n;
+		write_out();
+		ck_assert_uint_eq(ts_pack_publish(pack, &store->core), 0);
+		ck_assert_uint_eq(ts_segments_free(segments()),
+				  free_before - 1 + emptied);
+		engine_check(store);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = n - n_live; k < n; k++)
+			engine_expect(store, i * n + k, PAGE_RANDOM, k);
+}
+END_TEST
+
+/* More than 15/16 live: not worth it. */
+START_TEST(nearly_full_is_left)
+{
+	begin();
+	for (unsigned k = 0; k < 250; k++) {
+		engine_write(store, k, PAGE_RANDOM, k, NULL);
+		add(k);
+	}
+	write_out();
+	ck_assert_uint_eq(ts_pack_publish(pack, &store->core), 250);
+	ts_store_discard(store, 10 * 4096, 0);
+	begin();
+	ck_assert_uint_eq(ts_clean_into(&cleaner, pack), 0);
+	ck_assert_uint_eq(pack->n, 0);
+	ts_store_discard(store, 10 * 4096, 10 * 4096);
+	ck_assert_uint_eq(ts_clean_into(&cleaner, pack), 1);
+	ck_assert_uint_eq(pack->n, 230);
+	ts_pack_cancel(pack, &store->core);
+}
+END_TEST
+
 /* A cancelled pack leaves what it was to move where it is. */
 START_TEST(cancelled_cleaning)
 {
@@ -344,6 +403,8 @@ int main(void)
 	tcase_add_test(tcase, another_packs_mark);
 	tcase_add_test(tcase, failed_write);
 	tcase_add_test(tcase, cleaning);
+	tcase_add_test(tcase, cleaning_in_part);
+	tcase_add_test(tcase, nearly_full_is_left);
 	tcase_add_test(tcase, cancelled_cleaning);
 	tcase_add_test(tcase, damaged_table);
 	tcase_add_test(tcase, damaged_record);
