@@ -28,6 +28,28 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	args->argv[args->n] = NULL;
 }
 
+void ts_args_set(struct ts_args *args, const char *key, const char *value)
+{
+	char room[sizeof(args->room)], *text = room;
+	size_t len = strlen(key);
+	unsigned n = args->n;
+
+	memcpy(room, args->room, args->used);
+	args->n = 0;
+	args->used = 0;
+	for (unsigned i = 0; i < n; i++, text += strlen(text) + 1)
+		if (strncmp(text, key, len) || text[len] != '=')
+			ts_args_add(args, "%s", text);
+	ts_args_add(args, "%s=%s", key, value);
+}
+
+void ts_args_copy(struct ts_args *args, const struct ts_args *from)
+{
+	args->n = args->used = 0;
+	for (unsigned i = 0; i < from->n; i++)
+		ts_args_add(args, "%s", from->argv[i]);
+}
+
 static const char *next_arg(const struct ts_args *args, unsigned *at)
 {
 	while (*at < args->n && strncmp(args->argv[*at], "ram-max=", 8) == 0)
@@ -80,6 +102,10 @@ void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
 		ts_args_add(args, "ram-max=%" PRIu64, config->ram.max_bytes);
 	ts_args_add(args, "level=%d", config->codec.level);
 	ts_args_add(args, "dictionary=%s", truth(config->codec.dictionary));
+	ts_args_add(args, "write-behind=%" PRIu64,
+		    config->codec.write_behind_bytes);
+	if (config->codec.workers)
+		ts_args_add(args, "workers=%d", config->codec.workers);
 	ts_args_add(args, "stats=%s",
 		    ts_runtime_path(rt, TS_STATS_NAME, path));
 	if (config->spill.path[0])

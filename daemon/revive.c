@@ -107,6 +107,7 @@ static void succeed(struct ts_daemon *d)
 	       "served again after %.3f s, nothing is lost. It was death %llu "
 	       "of a server", d->server.name, d->server.pid, kept,
 	       revival->last_ns / 1e9, (unsigned long long)revival->deaths);
+	ts_visible_tune_again(d);
 	ts_daemon_check_hardening(d);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);
@@ -222,6 +223,7 @@ int ts_revive_replace(struct ts_daemon *d, struct ts_error *error)
 	err = ts_standby_start(d, &args, error);
 	if (err < 0)
 		return err;
+	ts_args_copy(&d->server_args, &args);
 	hasten(d);
 	d->server_source = sd_event_source_disable_unref(d->server_source);
 	end_probe(d);
@@ -240,6 +242,7 @@ int ts_revive_replace(struct ts_daemon *d, struct ts_error *error)
 	ts_log(LOG_NOTICE, "%s (pid %d) has taken the place of pid %d, on the "
 	       "same memory; nobody was served for %.3f s", d->server.name,
 	       d->server.pid, old, revival->last_ns / 1e9);
+	ts_visible_tune_again(d);
 	ts_daemon_check_hardening(d);
 	return 0;
 }

@@ -75,7 +75,8 @@ int ts_standby_check(const struct ts_daemon *d, struct ts_error *error)
 
 bool ts_standby_is_ready(const struct ts_daemon *d)
 {
-	return ts_child_is_alive(&d->standby.child);
+	return ts_child_is_alive(&d->standby.child) &&
+	       ts_args_equal(&d->standby.args, &d->server_args);
 }
 
 /* Wait until it says something. The server may die meanwhile, which is more
@@ -202,9 +203,7 @@ int ts_standby_start(struct ts_daemon *d, const struct ts_args *args,
 	int err;
 
 	ts_standby_end(d);
-	standby->args.n = standby->args.used = 0;
-	for (unsigned i = 0; i < args->n; i++)
-		ts_args_add(&standby->args, "%s", args->argv[i]);
+	ts_args_copy(&standby->args, args);
 	err = make_ready(d, error);
 	if (err < 0) {
 		ts_standby_end(d);
@@ -250,9 +249,6 @@ static void become_the_server(struct ts_daemon *d)
 
 	d->server = standby->child;
 	standby->child = TS_CHILD_NONE;
-	d->server_args.n = d->server_args.used = 0;
-	for (unsigned i = 0; i < standby->args.n; i++)
-		ts_args_add(&d->server_args, "%s", standby->args.argv[i]);
 	close_control(standby);
 }
 
@@ -368,8 +364,11 @@ void ts_standby_tick(struct ts_daemon *d)
 			ts_standby_end(d);
 		return;
 	}
-	if (standby->child.pid > 0 || now_ns() < standby->not_before_ns ||
-	    !has_room(d))
+	if (standby->child.pid > 0 && ts_standby_is_ready(d))
+		return;
+	/* It is not as the server was tuned since. */
+	ts_standby_end(d);
+	if (now_ns() < standby->not_before_ns || !has_room(d))
 		return;
 	if (ts_standby_start(d, &d->server_args, &error) == 0) {
 		standby->failures = 0;

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "build.h"
 #include "daemon.h"
 #include "fdstore.h"
 #include "log.h"
@@ -31,7 +32,7 @@ static json_t *describe_state(const struct ts_daemon *d)
 	const struct ts_revival *revival = &d->revival;
 
 	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, "
-			 "s:i, s:I}",
+			 "s:i, s:I, s:i, s:i}",
 			 "from_version", TS_VERSION,
 			 "started_ns", (json_int_t)d->started_ns,
 			 "deaths", (json_int_t)revival->deaths,
@@ -45,7 +46,9 @@ static json_t *describe_state(const struct ts_daemon *d)
 			 "high_water", config->tuning.high_water_percent,
 			 "low_water", config->tuning.low_water_percent,
 			 "write_budget_bytes",
-			 (json_int_t)config->spill.write_budget_bytes);
+			 (json_int_t)config->spill.write_budget_bytes,
+			 "tuned", (int)d->tuned, "ram_closed",
+			 (int)d->ram_closed);
 }
 
 static void take_u64(json_t *state, const char *name, uint64_t *value)
@@ -68,7 +71,12 @@ static void take_state(struct ts_daemon *d, json_t *state)
 {
 	struct ts_config *config = &d->config;
 	struct ts_revival *revival = &d->revival;
+	int tuned = 0, closed = 0;
 
+	take_int(state, "tuned", &tuned);
+	take_int(state, "ram_closed", &closed);
+	d->tuned = (unsigned)tuned;
+	d->ram_closed = closed;
 	take_u64(state, "started_ns", &d->started_ns);
 	take_u64(state, "deaths", &revival->deaths);
 	take_u64(state, "taken_over", &revival->taken_over);

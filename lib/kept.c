@@ -8,6 +8,7 @@
  */
 #include "kept.h"
 #include "block.h"
+#include "fault.h"
 #include "keepfile.h"
 #include "util/atomic.h"
 #include "word.h"
@@ -43,7 +44,8 @@ static uint64_t fingerprint(void)
 		TS_WORD_RAW_PAGE_SHIFT,
 		TS_WORD_SPILL_OFF_SHIFT,
 		TS_WORD_SPILL_SEGMENT_SHIFT,
-		TS_NONE, TS_ZERO, TS_FILL, TS_RAM, TS_RAW, TS_SPILL,
+		TS_NONE, TS_ZERO, TS_FILL, TS_STAGED, TS_RAM, TS_RAW,
+		TS_SPILL,
 		TS_CODEC_REPEAT, TS_CODEC_ZSTD,
 		TS_DICT_FIRST, TS_DICT_GENERATIONS, TS_DICT_BYTES,
 		sizeof(struct ts_kept_head),
@@ -154,14 +156,14 @@ static int check_head(const struct ts_kept *kept,
 		return wrong(t, -EPROTO,
 			     "the pages in segment %d were laid out by another version of thinswap; serve them with that one, or give them up with ipcrm -m %d and remove the file",
 			     kept->shm.id, kept->shm.id);
-	if (h->n_slots != size->n_slots || h->n_blocks != size->n_blocks ||
+	if (h->n_slots != size->n_slots || h->n_blocks < size->n_budget ||
 	    h->n_segments != size->n_segments)
 		return wrong(t, -EINVAL,
-			     "the pages in segment %d are of a device of %llu bytes with ram-max=%llu and %u spill segments; use the same sizes",
+			     "the pages in segment %d are of a device of %llu bytes with %u spill segments, in memory of at most %llu bytes; use the same sizes, and ram up to that",
 			     kept->shm.id,
 			     (unsigned long long)h->n_slots * 4096,
-			     (unsigned long long)h->n_blocks << TS_BLOCK_SHIFT,
-			     h->n_segments);
+			     h->n_segments,
+			     (unsigned long long)h->n_blocks << TS_BLOCK_SHIFT);
 	return 0;
 }
 
@@ -169,6 +171,7 @@ static int check_head(const struct ts_kept *kept,
 static int adopt(struct ts_kept *kept, const struct ts_kept_size *size, int id,
 		 const struct text *t)
 {
+	struct ts_kept_size there = *size;
 	int err = ts_shm_attach(&kept->shm, id);
 
 	if (err == -EBUSY)
@@ -188,10 +191,12 @@ static int adopt(struct ts_kept *kept, const struct ts_kept_size *size, int id,
 	}
 	kept->adopted = true;
 	err = check_head(kept, size, t);
-	if (!err && kept->shm.bytes < ts_kept_lay_out(size).bytes)
+	there.n_blocks = kept->head->n_blocks;
+	if (!err && kept->shm.bytes < ts_kept_lay_out(&there).bytes)
 		err = wrong(t, -EPROTO, "segment %d is too short", id);
 	if (!err)
 		find_parts(kept, size);
+	TS_FAULT_POINT("kept: adopted");
 	return err;
 }
 
@@ -206,9 +211,11 @@ static int make_kept(struct ts_kept *kept, size_t bytes, const struct text *t)
 			return -errno;
 		key = (key & INT32_MAX) | 1;
 		err = note(kept, TS_KEEP_MAKING, key, t);
+		TS_FAULT_POINT("kept: key noted");
 		if (!err)
 			err = ts_shm_new(&kept->shm, bytes, key);
 	} while (err == -EEXIST && ++tries < KEY_TRIES);
+	TS_FAULT_POINT("kept: segment made");
 	return err;
 }
 
@@ -233,9 +240,12 @@ static int make(struct ts_kept *kept, const struct ts_kept_size *size,
 	h->n_blocks = size->n_blocks;
 	h->n_segments = size->n_segments;
 	h->dict_current = TS_CODEC_ZSTD;
+	TS_FAULT_POINT("kept: head written");
 	err = t->path ? note(kept, TS_KEEP_SEGMENT, kept->shm.id, t) : 0;
+	TS_FAULT_POINT("kept: segment named");
 	if (!err)
 		ts_store_release(&h->made, 1u);
+	TS_FAULT_POINT("kept: made");
 	return err;
 }
 
@@ -253,6 +263,7 @@ static void remove_remains(struct ts_keep_note found)
 		return;
 	ts_shm_remove(id);
 	ts_shm_free(&shm);
+	TS_FAULT_POINT("kept: remains removed");
 }
 
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
@@ -326,6 +337,7 @@ int ts_kept_bind_spill(struct ts_kept *kept, const char *path,
 	h->spill_dev = dev;
 	h->spill_ino = ino;
 	h->spill_sealed = sealed;
+	TS_FAULT_POINT("kept: spill file bound");
 	/* Only for those who look for it: see peek.h. */
 	snprintf(h->spill_path, sizeof(h->spill_path), "%s",
 		 real ? real : path);
@@ -340,8 +352,11 @@ void ts_kept_close(struct ts_kept *kept)
 	/* What was adopted and never served stays for the next try. */
 	if (kept->head && kept->path && (kept->served || !kept->adopted)) {
 		ts_keepfile_write(kept->fd, ended);
+		TS_FAULT_POINT("kept: end noted");
 		ts_shm_remove(kept->shm.id);
+		TS_FAULT_POINT("kept: segment removed");
 		unlink(kept->path);
+		TS_FAULT_POINT("kept: file removed");
 	}
 	ts_shm_free(&kept->shm);
 	if (kept->fd >= 0)

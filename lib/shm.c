@@ -89,24 +89,6 @@ int ts_shm_attach(struct ts_shm *shm, int id)
 	}
 }
 
-bool ts_shm_is_resident(const void *addr, size_t bytes)
-{
-	unsigned char in[64];
-
-	for (size_t off = 0; off < bytes; off += sizeof(in) * PAGE_BYTES) {
-		size_t step = bytes - off;
-
-		if (step > sizeof(in) * PAGE_BYTES)
-			step = sizeof(in) * PAGE_BYTES;
-		if (mincore((uint8_t *)addr + off, step, in))
-			return false;
-		for (size_t i = 0; i < step / PAGE_BYTES; i++)
-			if (!(in[i] & 1))
-				return false;
-	}
-	return true;
-}
-
 /* One page that is there brings in the table that it is in, and nothing else:
  * a hole would be filled.
  */
@@ -161,6 +143,14 @@ void ts_shm_unpin(struct ts_shm *shm)
 {
 	if (shm->locked)
 		munlock(shm->base, shm->bytes);
+}
+
+bool ts_shm_is_locked(const struct ts_shm *shm)
+{
+	struct shmid_ds ds;
+
+	return !shmctl(shm->id, IPC_STAT, &ds) &&
+	       (ds.shm_perm.mode & SHM_LOCKED);
 }
 
 void ts_shm_free(struct ts_shm *shm)

@@ -56,6 +56,9 @@ void ts_shm_remove(int id);
  */
 void ts_shm_unpin(struct ts_shm *shm);
 
+/* Whether the segment is locked now: whoever may lock it may also unlock it. */
+bool ts_shm_is_locked(const struct ts_shm *shm);
+
 /* Unmap. A zeroed struct is fine. */
 void ts_shm_free(struct ts_shm *shm);
 
@@ -63,9 +66,6 @@ void ts_shm_free(struct ts_shm *shm);
  * in them stays. 0 or -errno.
  */
 int ts_shm_touch(void *addr, size_t bytes);
-
-/* Are all pages of a range of a segment in memory? */
-bool ts_shm_is_resident(const void *addr, size_t bytes);
 
 /* Give the pages of a range back to the system; it reads as zero then.
  * 0 or -errno.

@@ -5,7 +5,7 @@
  * forks into the background; threads and locks come in after_fork, because
  * neither crosses a fork.
  */
-#include "config.h"
+#include "build.h"
 #include "standby.h"
 #include "thinswap.h"
 #include "util/harden.h"
@@ -78,7 +78,8 @@ static void log_failure(enum request what, int err)
 }
 
 /* Started in the real-time class (thinswapd does so), the process keeps only
- * the threads that serve there, and these not while they compress.
+ * the threads that serve there, and these not while they compress: workers
+ * were never in it.
  */
 static bool realtime;
 
@@ -302,7 +303,8 @@ static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 	if (!now)
 		return result(WRITE, -EBUSY);
 	enter();
-	enter_class(false);
+	/* A page that is only copied is no reason to leave. */
+	enter_class(ts_store_would_stage(now, count));
 	err = ts_store_write(now, buf, count, offset);
 	enter_class(true);
 	return result(WRITE, err);
@@ -378,6 +380,8 @@ static struct nbdkit_plugin plugin = {
 		"reserve=<SIZE>  memory kept touched ahead of demand (default: 2M)\n"
 		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
 		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
+		"write-behind=<SIZE>  pages accepted before they are compressed (default: 8M)\n"
+		"workers=<N>   threads that compress them (default: one a processor)\n"
 		"spill=<PATH>  file or block device for what does not fit in ram\n"
 		"spill-size=<SIZE>    size of the spill file\n"
 		"encrypt=<BOOL>       seal what is spilled (default: true)\n"

@@ -336,53 +336,6 @@ START_TEST(threads)
 }
 END_TEST
 
-/* Resident blocks that nothing is in are the reserve; no more than that, and
- * not one of which a page is missing.
- */
-START_TEST(adopted_reserve)
-{
-	uint32_t block;
-
-	ck_assert_int_eq(ts_shm_touch(ts_block_addr(&blocks, 2),
-				      6 * TS_BLOCK_BYTES), 0);
-	ck_assert_int_eq(ts_shm_touch(ts_block_addr(&blocks, 9),
-				      TS_BLOCK_BYTES - 4096), 0);
-	ck_assert_int_eq(ts_shm_touch(ts_block_addr(&blocks, 11),
-				      9 * TS_BLOCK_BYTES), 0);
-	blocks.meta[4].used = 1;
-	blocks.meta[12].used = 3;
-	ts_blocks_adopted(&blocks);
-	ck_assert_ptr_null(ts_blocks_check(&blocks));
-	ck_assert_uint_eq(blocks.n_taken, 2);
-	ck_assert_uint_eq(blocks.n_touched, RESERVE);
-	/* 2, 3, 5, 6, 7, 11, 13, 14 */
-	ck_assert_uint_eq(blocks.fresh, 15);
-	ck_assert(!ts_shm_is_resident(ts_block_addr(&blocks, 9), 4096));
-	ck_assert(!ts_shm_is_resident(ts_block_addr(&blocks, 15), 4096));
-	ck_assert(ts_shm_is_resident(ts_block_addr(&blocks, 14),
-				     TS_BLOCK_BYTES));
-	for (unsigned i = 0; i < RESERVE; i++) {
-		ck_assert_int_eq(ts_block_take(&blocks, &block), 0);
-		ck_assert(ts_shm_is_resident(ts_block_addr(&blocks, block),
-					     TS_BLOCK_BYTES));
-	}
-	ck_assert_int_eq(ts_block_take(&blocks, &block), -ENOBUFS);
-}
-END_TEST
-
-/* A budget that is used up leaves no room for a reserve. */
-START_TEST(adopted_without_room)
-{
-	ck_assert_int_eq(ts_shm_touch(shm.base, 4 * TS_BLOCK_BYTES), 0);
-	blocks.meta[0].used = blocks.meta[3].used = 1;
-	ck_assert_int_eq(ts_blocks_set_budget(&blocks, 2), 0);
-	ts_blocks_adopted(&blocks);
-	ck_assert_uint_eq(blocks.n_taken, 2);
-	ck_assert_uint_eq(blocks.n_touched, 0);
-	ck_assert(!ts_shm_is_resident(ts_block_addr(&blocks, 1), 4096));
-}
-END_TEST
-
 int main(void)
 {
 	TCase *tcase = tcase_create("block");
@@ -400,7 +353,5 @@ int main(void)
 	tcase_add_test(tcase, wait_in_vain);
 	tcase_add_test(tcase, check_sees);
 	tcase_add_test(tcase, threads);
-	tcase_add_test(tcase, adopted_reserve);
-	tcase_add_test(tcase, adopted_without_room);
 	return run_case(tcase);
 }
