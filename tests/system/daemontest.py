@@ -136,6 +136,7 @@ class Instance:
         self.process = None
         self.servers = {}
         self.store = {}         # descriptors by name, as systemd has them
+        self.store_lock = threading.Lock()
         self.has_store = False  # play systemd's part in that
         self.program = THINSWAPD
         self.write_config(keys or {})
@@ -208,12 +209,13 @@ class Instance:
         """Keep descriptors, or let go of them, by FDNAME."""
         name = next((line[7:] for line in lines
                      if line.startswith("FDNAME=")), "stored")
-        if "FDSTOREREMOVE=1" in lines and name in self.store:
-            os.close(self.store.pop(name))
-        if "FDSTORE=1" in lines and self.has_store:
-            if name in self.store:
-                os.close(self.store[name])
-            self.store[name] = fds.pop()
+        with self.store_lock:
+            if "FDSTOREREMOVE=1" in lines and name in self.store:
+                os.close(self.store.pop(name))
+            if "FDSTORE=1" in lines and self.has_store:
+                if name in self.store:
+                    os.close(self.store.pop(name))
+                self.store[name] = fds.pop()
         for fd in fds:
             os.close(fd)
 
@@ -340,8 +342,10 @@ class Instance:
         for pid, started in self.servers.items():
             if start_time(pid) == started:
                 os.kill(pid, signal.SIGKILL)
-        for fd in self.store.values():
-            os.close(fd)
+        with self.store_lock:
+            self.has_store = False
+            while self.store:
+                os.close(self.store.popitem()[1])
 
 
 def socket_mode(path):
