@@ -2,6 +2,7 @@
 /* stage.c - pages that were accepted and wait to be compressed */
 #include "stage.h"
 #include "cluster.h"
+#include "fault.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -74,6 +75,7 @@ void ts_stage_submit(struct ts_stage *stage, const struct ts_batch *batch)
 {
 	uint32_t before;
 
+	TS_FAULT_POINT("stage: published, not queued");
 	ts_lock(&stage->lock);
 	before = stage->n;
 	for (uint64_t m = batch->staged; m; m &= m - 1) {
