@@ -13,6 +13,7 @@
 #include "worker.h"
 #include "account.h"
 #include "compact.h"
+#include "fault.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -142,10 +143,13 @@ static void work_on(const struct run *run)
 		batch.page[i] = ts_pool_addr(&media->pool, run->page[i].frame);
 	if (batch.todo) {
 		compress(run, &batch);
+		TS_FAULT_POINT("worker: run compressed");
 		raw = publish(run, &batch);
+		TS_FAULT_POINT("worker: run published");
 		ts_media_drop(media, batch.n, batch.word);
 	}
 	free_frames(run, raw);
+	TS_FAULT_POINT("worker: frames freed");
 }
 
 static void *run_worker(void *arg)

@@ -316,6 +316,7 @@ struct ts_store *keeping_open(void)
 	params.spill_path = spills ? spill_path : NULL;
 	params.spill_bytes = spills ? SPILL_BYTES : 0;
 	if (!ts_params_finish(&params, err, sizeof(err)) &&
+	    (!journal->no_stage || !(params.write_behind_bytes = 0)) &&
 	    /* Less to touch for each of many lives. */
 	    (params.reserve_bytes = 256 << 10) &&
 	    !ts_store_new(&params, &store, err, sizeof(err)) &&
