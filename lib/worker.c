@@ -147,9 +147,11 @@ static void work_on(const struct run *run)
 		compress(run, &batch);
 		TS_FAULT_POINT("worker: run compressed");
 		raw = publish(run, &batch);
+		TS_FAULT_POINT("worker: run published");
 		ts_media_drop(media, batch.n, batch.word);
 	}
 	free_frames(run, raw);
+	TS_FAULT_POINT("worker: frames freed");
 }
 
 static void *run_worker(void *arg)
