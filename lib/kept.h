@@ -98,6 +98,13 @@ bool ts_kept_readable(const struct ts_kept_head *head);
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
 		 const char *path, char *err, size_t err_bytes);
 
+/* Look at the segment that the file @path names while another process serves
+ * from it, and have its mapping ready for ts_kept_open(). The number of spill
+ * segments is not looked at. Refuses what ts_kept_open() would refuse.
+ */
+int ts_kept_prepare(const struct ts_kept_size *size, const char *path,
+		    char *err, size_t err_bytes);
+
 /* The records of the words are in this spill file, or will be. Returns 0, or
  * -EINVAL with a sentence in @err: what was kept goes with another one.
  */
