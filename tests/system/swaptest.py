@@ -3,17 +3,56 @@
 thinswapd with real swap. Only the cgroup is ever short of memory.
 """
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import time
 
-from daemontest import BUILD, Skip, check, loops_below, swaps, wait_for
+from daemontest import (BUILD, Skip, check, loops_below, start_time, swaps,
+                        wait_for)
 
 MIB = 1 << 20
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGER = os.path.join(BUILD, "tests", "system", "ts-pager")
 LIMIT, DATA = 96 * MIB, 256 * MIB
+
+
+class Turn:
+    """Swap of one test at a time, by the rule of swaprig.sh: the kernel would
+    spread pages over all areas, or fill the one with the highest priority.
+    """
+
+    BASE = "/run/thinswap-rig"
+    SECONDS = 240
+
+    def __enter__(self):
+        os.makedirs(self.BASE, mode=0o700, exist_ok=True)
+        end = time.monotonic() + self.SECONDS
+        while not self.try_turn():
+            if time.monotonic() > end:
+                raise Skip("another test has its swap on")
+            time.sleep(0.5)
+
+    def try_turn(self):
+        with open(self.BASE + "/.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                with open(self.BASE + "/.turn") as file:
+                    pid, started = map(int, file.read().split())
+                if pid != os.getpid() and start_time(pid) == started:
+                    return False
+            except (OSError, ValueError):
+                pass
+            with open(self.BASE + "/.turn", "w") as file:
+                file.write(f"{os.getpid()} {start_time(os.getpid())}\n")
+        return True
+
+    def __exit__(self, *_):
+        with open(self.BASE + "/.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.unlink(self.BASE + "/.turn")
 
 
 class Cgroup:

@@ -16,7 +16,8 @@ import time
 
 import daemontest
 from daemontest import Instance, Skip, check, need_swap, swaps, wait_for
-from swaptest import DATA, LIMIT, Cgroup, page_file, pager, result, used
+from swaptest import (DATA, LIMIT, Cgroup, Turn, page_file, pager, result,
+                      used)
 
 KEYS = {"device.attach": '"fuse"', "device.size": '"1G"',
         "device.priority": "32010", "ram.budget": '"256M"',
@@ -27,7 +28,7 @@ def test_swap(tmp):
     """start, swap, status, reload, drain, stop; every byte verified"""
     need_swap()
     pages = page_file()
-    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
         it.start()
         it.remember_servers()
         work = pager(group, pages, "--touches", "30000")
@@ -75,7 +76,7 @@ def test_steady(tmp):
         raise Skip("strace is not installed")
     pages = page_file()
     trace = os.path.join(tmp, "trace")
-    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
         it.start()
         server = it.server_pid()
         work = pager(group, pages, "--rewrite", "90", "--seconds", "12")
@@ -127,7 +128,8 @@ def test_drain_refused(tmp):
     # The daemon alone sees a machine without memory, in its own namespace.
     prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
               f'mount --bind {meminfo} /proc/meminfo && exec "$@"', "sh"]
-    with Instance(tmp, KEYS, prefix=prefix) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS, prefix=prefix) as it, \
+            Cgroup(LIMIT) as group:
         it.start()
         if len(swaps()) > 1:
             raise Skip("another swap area has room, which counts")

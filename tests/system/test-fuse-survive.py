@@ -18,7 +18,8 @@ import time
 import daemontest
 from daemontest import (Instance, Skip, check, fake, loops_below, mounts_below,
                         need_swap, quoted, start_time, swaps, wait_for)
-from swaptest import DATA, LIMIT, MIB, Cgroup, page_file, pager, result, used
+from swaptest import (DATA, LIMIT, MIB, Cgroup, Turn, page_file, pager, result,
+                      used)
 
 FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
         "device.priority": "0"}
@@ -83,7 +84,7 @@ def test_swap(tmp):
     keys = dict(FUSE, **{"device.size": '"1G"', "device.priority": "32011",
                          "ram.budget": '"256M"'})
     since = kernel_lines()
-    with Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
         it.start()
         device, kept = swap_of(it)[0], it.status()["kept_memory"]["segment"]
         pid = it.server_pid()
