@@ -158,7 +158,7 @@ static int fuse_attach(struct ts_attach *attach, struct ts_error *error)
 	if (stat(file, &st) < 0)
 		return ts_fail(error, -errno, "%s: %m", file);
 	attach->size_bytes = st.st_size;
-	attach->connections = attach->config->tuning.threads;
+	attach->connections = ts_front_fuse_threads(attach->config);
 	err = warm_file(attach, file, error);
 	if (err < 0)
 		return err;

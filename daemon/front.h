@@ -72,6 +72,11 @@ static inline bool ts_front_can_reach(const struct ts_front_ops *front, int fd)
 extern const struct ts_front_ops ts_front_nbd;
 extern const struct ts_front_ops ts_front_fuse;
 
+/* How many threads of thinswap-fuse serve: what is configured, but without a
+ * spill file, whose reads a thread waits for, no more than processors.
+ */
+unsigned ts_front_fuse_threads(const struct ts_config *config);
+
 /* A file that belongs to a daemon which runs from its build directory, found
  * from the daemon's own: "<daemon's directory>/<name>". NULL: not there.
  */

@@ -29,6 +29,9 @@
 #define MOUNT_NAME "fuse"
 #define PROGRAM    "thinswap-fuse"
 
+/* So that a read is not behind a write that compresses. */
+#define MIN_THREADS 2
+
 /* The server ends when the mount is gone; with MNT_DETACH, when the last user
  * is.
  */
@@ -64,13 +67,25 @@ static void fuse_abort(const struct ts_runtime *rt)
 			UMOUNT_NOFOLLOW | MNT_FORCE);
 }
 
+unsigned ts_front_fuse_threads(const struct ts_config *config)
+{
+	unsigned n = (unsigned)config->tuning.threads;
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (cores < MIN_THREADS)
+		cores = MIN_THREADS;
+	if (!config->spill.path[0] && n > cores)
+		n = (unsigned)cores;
+	return n;
+}
+
 static int make_connection(const struct ts_config *config, const char *path,
 			   int *ret_fd, struct ts_error *error)
 {
 	struct ts_fuse_connection connection;
 	int err;
 
-	err = ts_fuse_connection_open(path, (unsigned)config->tuning.threads,
+	err = ts_fuse_connection_open(path, ts_front_fuse_threads(config),
 				      &connection, error);
 	if (err < 0)
 		return err;
@@ -113,7 +128,7 @@ static void fuse_command(const struct ts_config *config,
 		program = beside;
 	ts_args_add(args, "%s", program);
 	ts_args_add(args, "--threads");
-	ts_args_add(args, "%d", config->tuning.threads);
+	ts_args_add(args, "%u", ts_front_fuse_threads(config));
 	if (ts_fuse_can_resend()) {
 		ts_args_add(args, "--connection");
 		ts_args_add(args, "3");

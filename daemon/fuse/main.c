@@ -28,8 +28,6 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define DEFAULT_THREADS 4u
-
 /* Code, stacks, buffers and contexts. */
 #define LOCKED_BESIDE_RAM_BYTES ((uint64_t)64 << 20)
 
@@ -42,7 +40,7 @@ struct options {
 static const char usage[] =
 	"Usage: thinswap-fuse [options] MOUNTPOINT size=SIZE [key=value...]\n"
 	"Show a compressed, thin device as the file MOUNTPOINT/swap.\n"
-	"  -t, --threads N    threads that answer (default 4)\n"
+	"  -t, --threads N    threads that answer (default 2 to 4, one a core)\n"
 	"      --ready-fd FD  write a line there when the file can be used\n"
 	"      --connection FD  serve a connection that is mounted already\n"
 	"  -h, --help\n"
@@ -76,6 +74,16 @@ static int parse_fd(const char *option, int *ret)
 	}
 	*ret = (int)fd;
 	return 0;
+}
+
+/* One a core is enough for what never waits. More are worse: the kernel wakes
+ * them in turn, and each then has a place in the scheduler's queue of its own.
+ */
+static unsigned default_threads(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 2 ? 2 : n > 4 ? 4 : (unsigned)n;
 }
 
 /* It lies beside this program or where it is installed. */
@@ -141,7 +149,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 	};
 	int c;
 
-	*o = (struct options){.fuse.threads = DEFAULT_THREADS,
+	*o = (struct options){.fuse.threads = default_threads(),
 			      .fuse.connection_fd = -1,
 			      .ready_fd = -1};
 	ts_params_init(&o->params);
