@@ -66,8 +66,8 @@ int ts_standby_check(const struct ts_daemon *d, struct ts_error *error)
 
 	if (!d->front->has_socket || !keeps_memory(&d->server_args))
 		return ts_fail(error, -EOPNOTSUPP,
-			       "%s keeps nothing that another server could "
-			       "take over", d->server.name);
+			       "%s is not replaced while it lives",
+			       d->server.name);
 	if (ts_memory_look(&d->rt, &memory) < 0)
 		return ts_fail(error, -EOPNOTSUPP, "no memory is kept");
 	return 0;

@@ -266,6 +266,20 @@ static void remove_remains(struct ts_keep_note found)
 	TS_FAULT_POINT("kept: remains removed");
 }
 
+void ts_kept_forget(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct ts_keep_note found;
+
+	if (fd < 0)
+		return;
+	found = ts_keepfile_read(fd);
+	close(fd);
+	if (found.state == TS_KEEP_MAKING || found.state == TS_KEEP_ENDED)
+		remove_remains(found);
+	unlink(path);
+}
+
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
 		 const char *path, char *err, size_t err_bytes)
 {
