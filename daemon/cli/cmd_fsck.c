@@ -130,8 +130,8 @@ static bool is_served(int segment)
 }
 
 static const char *const kind_names[TS_KINDS] = {
-	[TS_ZERO] = "zero", [TS_FILL] = "fill",   [TS_RAM] = "ram",
-	[TS_RAW] = "raw",   [TS_SPILL] = "spill",
+	[TS_ZERO] = "zero", [TS_FILL] = "fill", [TS_STAGED] = "staged",
+	[TS_RAM] = "ram",   [TS_RAW] = "raw",   [TS_SPILL] = "spill",
 };
 
 static const char *const fault_names[TS_FSCK_FAULTS] = {
