@@ -128,6 +128,13 @@ static struct ts_counters counters(void)
 	return c;
 }
 
+/* Until every page is compressed. */
+static void settle(void)
+{
+	while (counters().staged_slots)
+		ts_sleep_ns(1000000);
+}
+
 static void put(uint64_t slot, unsigned n, uint64_t from)
 {
 	if (from % n_pages + n > n_pages)
@@ -165,6 +172,7 @@ static double fill(void)
 	for (unsigned i = 0; i < WRITERS; i++)
 		pthread_join(id[i], NULL);
 	/* What is in flight belongs to it. */
+	settle();
 	if (params.spill_path) {
 		ts_lock(&store->spiller.busy);
 		ts_unlock(&store->spiller.busy);
@@ -274,7 +282,7 @@ static void report_drain(void)
 		ts_spiller_kick(&store->spiller);
 		ts_sleep_ns(1000000);
 		now = counters();
-	} while (now.ram_slots + now.raw_slots);
+	} while (now.ram_slots + now.raw_slots + now.staged_slots);
 	s = (double)(ts_now_ns() - start) / 1e9;
 	is = spill_sched();
 	printf("{\"seconds\": %.3f, \"written_mb_s\": %.1f, \"cpu_share\": %.3f, \"waited_for_cpu_share\": %.3f, \"mb_per_cpu_s\": %.1f}\n",
@@ -361,6 +369,7 @@ static void report_overwrite(void)
 	s = (double)ts_now_ns() / 1e9;
 	for (uint64_t i = 0; i < 3 * n_slots; i++)
 		put(any_slot(), 1, rng_next(&rng));
+	settle();
 	s = (double)ts_now_ns() / 1e9 - s;
 	now = counters();
 	written = (double)(now.spill_written_bytes - before.spill_written_bytes);
@@ -430,6 +439,7 @@ static uint64_t slots_for(uint64_t bytes)
 
 	for (uint64_t slot = 0; slot < n; slot += RUN)
 		put(slot, RUN, rng_next(&rng));
+	settle();
 	c = counters();
 	mean = (double)(c.stored_bytes + c.spill_bytes) / (double)n;
 	return (uint64_t)((double)bytes / mean) / RUN * RUN;
