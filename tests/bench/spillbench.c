@@ -21,8 +21,7 @@
  *
  *		amplification   bytes to the file for each byte of a page
  *				displaced, as stored
- *		for_uniform     that of any file written in sequence that cleans
- *				its emptiest segment, at this share of live
+ *		for_uniform     what theory gives a log at this share of live
  *				bytes, when no page is likelier to be overwritten
  *				than another
  *		per_overwritten the same bytes, for each byte of a page
@@ -337,9 +336,9 @@ static uint64_t any_slot(void)
 	return rng_below(&rng, n * percent_hot / 100) * 1000003 % n;
 }
 
-/* Live share f of the emptiest segment, and what cleaning it costs: Desnoyers,
- * "Analytic modeling of SSD write performance" (2012), has u = (f - 1) / ln f
- * for a share u of all.
+/* What share f of a segment is live when it is cleaned, and what that costs:
+ * Desnoyers, "Analytic modeling of SSD write performance" (2012), has
+ * u = (f - 1) / ln f for a share u of all.
  */
 static double for_uniform(double u)
 {
