@@ -2,7 +2,7 @@
 /* spillbench.c - what the spill tier writes and reads, without a server
  *
  *	spillbench --file PATH --spill SIZE --ram SIZE [--pages FILE]
- *		   [--full PERCENT] [--hot PERCENT]
+ *		   [--full PERCENT] [--hot PERCENT] [--readers N]
  *		   fill|drain|read|overwrite|working-set|ram-only
  *
  * One store, one JSON line. Without --pages the pages are random bytes, which
@@ -14,7 +14,8 @@
  * drain        70 % of the file's size is in memory (RAM must hold it) and is
  *              sent to the file: no compression, so this is what the spiller,
  *              its cipher and the file can do
- * read         after that, 4 KiB from random slots that are in the file
+ * read         after that, 4 KiB from random slots that are in the file, in
+ *              --readers (1) threads
  * overwrite    --full (80) percent of the file's size is stored; random slots
  *              are written again, three times as many as there are, with --hot
  *              nine of ten in that many percent of the slots
@@ -58,12 +59,13 @@
 #define RUN	16u /* pages a request */
 #define WRITERS 2u
 #define READS	20000u
+#define READERS 64u
 
 static struct ts_params params;
 static struct ts_store *store;
 static const uint8_t *pages;
 static uint64_t n_pages, n_slots;
-static unsigned percent_full = 80, percent_hot;
+static unsigned percent_full = 80, percent_hot, n_readers = 1;
 static struct rng rng = { 1 };
 
 __attribute__((format(printf, 1, 2), noreturn)) static void
@@ -304,25 +306,52 @@ static bool is_spilled(uint64_t slot)
 	return yes;
 }
 
-static void report_read(void)
+struct reader {
+	struct rng rng;
+	struct ts_hist hist;
+};
+
+static void *read_slots(void *arg)
 {
-	static struct ts_hist hist;
+	struct reader *r = arg;
 	uint8_t page[PAGE];
 
-	fill();
-	while (hist.count < READS) {
-		uint64_t slot = rng_below(&rng, n_slots), start;
+	while (r->hist.count < READS / n_readers) {
+		uint64_t slot = rng_below(&r->rng, n_slots), start;
 
 		if (!is_spilled(slot))
 			continue;
 		start = ts_now_ns();
 		if (ts_store_read(store, page, PAGE, slot * PAGE))
 			die("a read failed");
-		ts_hist_add(&hist, ts_now_ns() - start);
+		ts_hist_add(&r->hist, ts_now_ns() - start);
 	}
-	printf("{\"p50_us\": %.1f, \"p99_us\": %.1f}\n",
+	return NULL;
+}
+
+static void report_read(void)
+{
+	static struct reader reader[READERS];
+	static struct ts_hist hist;
+	pthread_t id[READERS];
+	uint64_t start;
+	double s;
+
+	fill();
+	start = ts_now_ns();
+	for (unsigned i = 0; i < n_readers; i++) {
+		reader[i].rng = (struct rng){ i + 1 };
+		pthread_create(&id[i], NULL, read_slots, &reader[i]);
+	}
+	for (unsigned i = 0; i < n_readers; i++) {
+		pthread_join(id[i], NULL);
+		ts_hist_merge(&hist, &reader[i].hist);
+	}
+	s = (double)(ts_now_ns() - start) / 1e9;
+	printf("{\"p50_us\": %.1f, \"p99_us\": %.1f, \"reads_per_s\": %.0f}\n",
 	       (double)ts_hist_percentile(&hist, 0.5) / 1e3,
-	       (double)ts_hist_percentile(&hist, 0.99) / 1e3);
+	       (double)ts_hist_percentile(&hist, 0.99) / 1e3,
+	       (double)hist.count / s);
 }
 
 /* A slot to be overwritten; the hot ones are scattered. */
@@ -492,6 +521,7 @@ int main(int argc, char **argv)
 		{ "pages", required_argument, NULL, 'p' },
 		{ "full", required_argument, NULL, 'u' },
 		{ "hot", required_argument, NULL, 'h' },
+		{ "readers", required_argument, NULL, 'n' },
 		{ 0 },
 	};
 	int c;
@@ -510,10 +540,13 @@ int main(int argc, char **argv)
 			percent_full = (unsigned)atoi(optarg);
 		else if (c == 'h')
 			percent_hot = (unsigned)atoi(optarg);
+		else if (c == 'n')
+			n_readers = (unsigned)atoi(optarg);
 		else
 			return 2;
 	}
-	if (!params.spill_path || !params.ram_bytes || optind + 1 != argc)
+	if (!params.spill_path || !params.ram_bytes || optind + 1 != argc ||
+	    !n_readers || n_readers > READERS)
 		die("usage: see the head of spillbench.c");
 	if (!params.spill_bytes) {
 		free(params.spill_path);
