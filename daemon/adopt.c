@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "daemon.h"
@@ -50,6 +51,26 @@ static void hold_device(struct ts_attach *attach)
 		attach->device_fd = open(attach->device, O_RDWR | O_CLOEXEC);
 }
 
+/* A FUSE connection lives as long as somebody holds it: a copy of what the
+ * server was lent.
+ */
+static void take_connection(struct ts_daemon *d, const struct ts_attach *found)
+{
+	const char *lacks = "";
+
+	if (found->ops->front->has_socket || d->listen_fd >= 0)
+		return;
+	if (found->ops->lacks_successor)
+		lacks = found->ops->lacks_successor();
+	if (!lacks)
+		d->listen_fd = syscall(SYS_pidfd_getfd, d->server.pidfd,
+				       TS_SPAWN_LENT_FD, 0);
+	if (!lacks && d->listen_fd < 0)
+		ts_log(LOG_WARNING, "the FUSE connection of pid %d cannot be "
+		       "held as well (%m): should it die, what is swapped "
+		       "out is lost", d->server.pid);
+}
+
 static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 		     pid_t orphan, struct ts_error *error)
 {
@@ -58,6 +79,7 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 	int err;
 
 	if (!orphan && (!found->ops->reconnect ||
+			!ts_front_can_reach(found->ops->front, d->listen_fd) ||
 			ts_memory_look(&d->rt, &memory) < 0))
 		return -ENOENT;
 	if (orphan) {
@@ -66,6 +88,7 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 		if (err < 0)
 			return err;
 		d->must_connect = must_connect(found, orphan);
+		take_connection(d, found);
 	} else {
 		ts_log(LOG_WARNING, "the server of %s is dead; its memory, "
 		       "segment %d, is kept, and a new one takes it over",
