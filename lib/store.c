@@ -20,13 +20,15 @@
 #include <unistd.h>
 
 /* Coders: no more encoders than processors, since compressing is all they do;
- * more decoders, so that a read seldom queues behind another.
+ * more decoders, so that a read seldom queues behind another; and those that
+ * the readers of the spill file hold meanwhile.
  */
 static int init_codec(struct ts_core *core, int level)
 {
 	unsigned n = ts_n_cpus();
+	unsigned n_reading = core->media.spill ? TS_READERS : 0;
 
-	return ts_codec_init(&core->media.codec, level, n, 2 * n);
+	return ts_codec_init(&core->media.codec, level, n, 2 * n + n_reading);
 }
 
 static size_t round_up(size_t n, size_t to)

@@ -7,16 +7,19 @@ ever short of memory. Cases 1 and 2 are looked at on the serving process while
 it works.
 """
 
+import fcntl
+import json
 import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import time
 
 import daemontest
 from daemontest import Instance, Skip, check, need_swap, swaps, wait_for
-from swaptest import (DATA, LIMIT, Cgroup, Turn, page_file, pager, result,
+from swaptest import (DATA, LIMIT, MIB, Cgroup, Turn, page_file, pager, result,
                       used)
 
 KEYS = {"device.attach": '"fuse"', "device.size": '"1G"',
@@ -112,6 +115,76 @@ def test_steady(tmp):
         check(grown == [], "no mmap, munmap, mremap or brk", grown[:5])
         check(swapped == 0, "VmSwap 0")
         check(it.stop() == 0 and it.left() == [], "clean", it.left())
+
+
+def spill_start(it, encrypted):
+    """Start, and see that the spill tier is shown as it is."""
+    it.start()
+    it.remember_servers()
+    shown = it.status()["spill"]
+    check(shown["encrypted"] == encrypted and not shown["degraded"],
+          "status: spill", shown)
+    check(("not encrypted" in it.cli("status").stdout) != encrypted,
+          "status for people", it.cli("status").stdout)
+
+
+def stats(it):
+    return json.loads(it.cli("stats", "--json").stdout)
+
+
+def in_memory(it):
+    slots = stats(it)["slots"]
+    return sum(slots[kind] for kind in ("ram", "raw", "staged"))
+
+
+def test_spill(tmp):
+    """[spill] with real swap: data three times RAM and budget, verified; in
+    plaintext it says so; ram-admission=off empties memory; stop lets the file
+    go"""
+    need_swap()
+    pages = page_file()
+    path = os.path.join(tmp, "spill")
+    keys = dict(KEYS, **{"ram.budget": '"16M"', "spill.path": f'"{path}"',
+                         "spill.size": '"512M"', "spill.encrypt": "false"})
+    with Turn(), Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
+        spill_start(it, False)
+        check("can read" in it.log(), "plaintext is logged", it.log())
+        check(stat.S_IMODE(os.stat(path).st_mode) == 0o600, "mode 0600")
+        work = pager(group, pages, "--touches", "20000")
+        wait_for(lambda: it.status()["spill"]["pages"] or
+                 work.poll() is not None, "pages in the file", 120)
+        result(work)
+        shown = it.status()["spill"]
+        # Compressed, they are more than twice the budget.
+        check(shown["written_bytes"] > 32 * MIB, "most went through the file",
+              shown)
+        counted = stats(it)["counters"]
+        print(f"  {counted['spilled_pages']} pages went out, "
+              f"{counted['spill_read_pages']} were read there, "
+              f"{counted['promoted_pages']} came back")
+
+        work = pager(group, pages, "--seconds", "10")
+        wait_for(lambda: used(it) > DATA // 4 or work.poll() is not None,
+                 "pages in swap", 120)
+        done = it.cli("tune", "ram-admission=off")
+        check(done.returncode == 0, "tune", done)
+        check(not it.status()["settings"]["ram_admission"], "off in status")
+        few = 16 * MIB // 4096 // 16
+        wait_for(lambda: in_memory(it) < few, "memory to be empty")
+        check(it.status()["spill"]["pages"] > 0, "they are in the file")
+        result(work)
+        check(it.cli("tune", "ram-admission=on").returncode == 0, "on again")
+        it.remember_servers()
+        check(it.stop() == 0, "stop", it.log())
+        check(it.left() == [], "nothing is left", it.left())
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # What is in it is nobody's any more, so a next start may have it.
+    keys["spill.encrypt"] = "true"
+    with Instance(tmp, keys, name="again") as it:
+        spill_start(it, True)
+        check(it.status()["spill"]["pages"] == 0, "empty")
+        check(it.stop() == 0, "stop", it.log())
 
 
 def test_drain_refused(tmp):
