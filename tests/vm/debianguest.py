@@ -27,6 +27,16 @@ TEST_TOOLS = ["tests/vm/nbd-attach", "tests/vm/heartbeat", "tests/vm/harden",
               "tests/system/ts-pager"]
 
 
+def mirror():
+    """Where apt gets Debian 12 from."""
+    found = run("apt-get", "indextargets", "--format", "$(REPO_URI)",
+                "Created-By: Packages", "Codename: bookworm",
+                "Component: main").split()
+    if not found:
+        raise Missing("no Debian guest: apt knows no bookworm (apt-get update)")
+    return found[0]
+
+
 def image():
     """The cached disk image; minutes of work the first time."""
     key = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:8]
@@ -39,7 +49,7 @@ def image():
     os.makedirs(root)
     try:
         run("debootstrap", "--variant=minbase",
-            "--include=" + ",".join(PACKAGES), "bookworm", root)
+            "--include=" + ",".join(PACKAGES), "bookworm", root, mirror())
     except Exception as error:
         raise Missing(f"no Debian guest: {error}")
     clean(root)
