@@ -120,9 +120,9 @@ class Machine:
         cmdline = ("console=ttyS0 rootfstype=ramfs rdinit=/init "
                    "sysrq_always_enabled random.trust_cpu=on "
                    "loglevel=5 panic=-1 rcupdate.rcu_cpu_stall_timeout=60 "
-                   "watchdog_thresh=30 " + append)
+                   "watchdog_thresh=30 mitigations=off no5lvl " + append)
         argv = [shutil.which("qemu-system-x86_64"),
-                "-cpu", "max", "-rtc", "base=utc,clock=vm",
+                "-cpu", "max,erms=off", "-rtc", "base=utc,clock=vm",
                 "-machine", "pc", "-smp", str(cpus), "-m", f"{mem_mib}M",
                 "-nodefaults", "-no-user-config", "-display", "none",
                 "-kernel", image, "-initrd", initramfs,
