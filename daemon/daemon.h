@@ -74,6 +74,7 @@ struct ts_daemon {
 	struct ts_control *control;
 	struct ts_drain *drain;
 	bool stop_wanted; /* end when the drain has succeeded */
+	unsigned stop_tries; /* left, when the drain of a stop has failed */
 	uint64_t warned_ns[TS_N_WARNINGS + 1]; /* see visible.h; 0: never */
 	bool stuck;       /* reads through the store do not come back */
 	int exit_code;

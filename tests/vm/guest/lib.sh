@@ -422,20 +422,32 @@ swap_is_on() {
 		tail -n 20 | tr '"\n' "';")"
 }
 
-# eat MIB LIMIT ARG...: the verifying pager in a scope of its own, as any
-# program of a user; ended at shutdown before swap is
-eat() {
+# eat_in_scope MIB LIMIT ARG...: the verifying pager in a scope, which systemd
+# ends at shutdown at the same time as it stops swap
+eat_in_scope() {
 	mib=$1
 	limit=$2
 	shift 2
 	systemd-run --quiet --scope --unit=eater -p MemoryMax="${limit}M" \
 		ts-pager --pages /usr/lib/vm/pages --size "${mib}M" --json \
-		--sample 4M "$@" >/run/pager.json 2>/run/pager.err &
+		--sample 4M "$@" >/run/pager.json &
+	pager=$!
+}
+
+# eat MIB LIMIT ARG...: the same as a service, ended before swap is
+eat() {
+	mib=$1
+	limit=$2
+	shift 2
+	systemd-run --quiet --wait --collect --unit=eater \
+		-p MemoryMax="${limit}M" -p StandardOutput=file:/run/pager.json \
+		ts-pager --pages /usr/lib/vm/pages --size "${mib}M" --json \
+		--sample 4M "$@" &
 	pager=$!
 }
 
 eater_is_right() {
-	wait "$pager" || fail "the pager: $(cat /run/pager.json /run/pager.err)"
+	wait "$pager" || fail "the pager: $(cat /run/pager.json)"
 	report_pager
 }
 
