@@ -76,6 +76,8 @@ struct ts_daemon {
 	bool stop_wanted; /* end when the drain has succeeded */
 	unsigned stop_tries; /* left, when the drain of a stop has failed */
 	uint64_t warned_ns[TS_N_WARNINGS + 1]; /* see visible.h; 0: never */
+	unsigned tuned;   /* bit by enum ts_tune_key; see visible.h */
+	bool ram_closed;  /* ram-admission was tuned to false */
 	bool stuck;       /* reads through the store do not come back */
 	int exit_code;
 };
