@@ -158,11 +158,11 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 {
 	struct ts_daemon *d = opaque;
 
-	ts_watch_feed(d);
-	ts_visible_tick(d);
 	if (d->state == TS_RUNNING && d->stop_tries > 0 && !d->drain)
 		drain_and_stop(d);
-	else if (d->state == TS_RUNNING)
+	ts_watch_feed(d);
+	ts_visible_tick(d);
+	if (d->state == TS_RUNNING && !d->stop_tries)
 		ts_daemon_status_refresh(d);
 	sd_event_source_set_time_relative(source, TICK_US);
 	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
