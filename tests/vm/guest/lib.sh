@@ -294,6 +294,8 @@ start_thinswapd() {
 		${SPILL_SIZE:+size = "$SPILL_SIZE"}
 		[tuning]
 		realtime = "${REALTIME:-auto}"
+		standby = "${STANDBY:-auto}"
+		${TIMEOUT:+timeout = $TIMEOUT}
 	EOF
 	# shellcheck disable=SC2086 # options, one a word
 	${WRAP-} thinswapd --config /run/thinswap.toml --runtime-dir $RUNTIME &
@@ -307,7 +309,7 @@ start_thinswapd() {
 		[ $tries -lt 600 ] || fail "no swap after 60 s"
 		sleep 0.1
 	done
-	SERVER_PID=$(pidof nbdkit)
+	SERVER_PID=$(cut -d' ' -f1 /run/thinswap/nbdkit.pid)
 }
 
 stop_thinswapd() {
