@@ -30,6 +30,7 @@
 #define CONNECT_TIMEOUT_MS 30000
 #define GONE_TIMEOUT_MS 10000
 #define NBD_BLOCK_BYTES 4096
+#define RETRY_MS 500
 #define LEAST_REQUESTS 4 /* the kernel's BLKDEV_MIN_RQ */
 
 static int nbd_reconnect(struct ts_attach *attach, struct ts_error *error);
@@ -179,6 +180,32 @@ static void describe_device(struct ts_attach *attach,
 	};
 }
 
+/* Somebody who opens a device that is not connected, as udev does when the
+ * driver has just been loaded, keeps it from being connected until he closes
+ * it. That is waited for.
+ */
+static int connect_device(const struct ts_attach *attach,
+			  const struct ts_nbdnl_device *device, int *ret_index,
+			  struct ts_error *error)
+{
+	unsigned limit_ms = attach->config->tuning.attach_timeout_s * 1000;
+
+	for (unsigned waited_ms = 0;; waited_ms += RETRY_MS) {
+		int err = ts_nbdnl_connect(device, ret_index, error);
+
+		if (err != -EBUSY || device->index < 0 ||
+		    has_sysfs(device->index, "pid"))
+			return err;
+		if (waited_ms >= limit_ms)
+			return ts_fail(error, -EBUSY,
+				       "/dev/nbd%d is held open by another "
+				       "program, for more than %u s",
+				       device->index, limit_ms / 1000);
+		if (ts_stop_sleep(RETRY_MS))
+			return ts_fail(error, -ECANCELED, "told to stop");
+	}
+}
+
 static int nbd_attach(struct ts_attach *attach, struct ts_error *error)
 {
 	unsigned want = attach->config->device.connections, n = 0;
@@ -197,7 +224,7 @@ static int nbd_attach(struct ts_attach *attach, struct ts_error *error)
 		return err;
 	describe_device(attach, handles, n, &export, sockets, &device);
 	device.backend = backend_name(attach->rt, backend, sizeof(backend));
-	err = ts_nbdnl_connect(&device, &index, error);
+	err = connect_device(attach, &device, &index, error);
 	close_all(handles, n);
 	if (err < 0)
 		return err;

@@ -89,6 +89,7 @@ struct ts_daemon {
 	unsigned tuned;   /* bit by enum ts_tune_key; see visible.h */
 	bool ram_closed;  /* ram-admission was tuned to false */
 	bool stuck;       /* reads through the store do not come back */
+	unsigned stop_tries; /* left, when the drain of a stop has failed */
 	int exit_code;
 };
 

@@ -29,6 +29,12 @@
 
 #define TICK_US 2000000ull
 
+/* How often a stop drains. At shutdown swapoff can fail because the pages that
+ * come back belong to a memory cgroup at its limit, whose processes are being
+ * killed at that very moment: a tick later there is room.
+ */
+#define STOP_TRIES 5
+
 /* How old a good read may be before the store counts as stuck. */
 #define STUCK_MS 10000
 
@@ -38,12 +44,23 @@ static void stop_now(struct ts_daemon *d)
 	sd_event_exit(d->event, d->exit_code);
 }
 
+static void drain_and_stop(struct ts_daemon *d)
+{
+	struct ts_error error;
+
+	d->stop_wanted = true;
+	if (ts_drain_begin(d, false, &error) == 0)
+		return;
+	d->stop_wanted = false;
+	d->stop_tries = 0;
+	ts_log(LOG_CRIT, "not stopping: %s", error.text);
+	ts_daemon_status(d, "not stopping: %s", error.text);
+}
+
 static int on_stop(sd_event_source *source,
 		   const struct signalfd_siginfo *info, void *opaque)
 {
 	struct ts_daemon *d = opaque;
-	struct ts_error error;
-	int err;
 
 	ts_log(LOG_INFO, "signal %u: stopping", info->ssi_signo);
 	if (ts_handover_is_possible(d) && ts_handover_is_wanted()) {
@@ -55,13 +72,8 @@ static int on_stop(sd_event_source *source,
 		stop_now(d);
 		return 0;
 	}
-	d->stop_wanted = true;
-	err = ts_drain_begin(d, false, &error);
-	if (err < 0) {
-		d->stop_wanted = false;
-		ts_log(LOG_CRIT, "not stopping: %s", error.text);
-		ts_daemon_status(d, "not stopping: %s", error.text);
-	}
+	d->stop_tries = STOP_TRIES;
+	drain_and_stop(d);
 	return 0;
 }
 
@@ -72,6 +84,8 @@ void ts_watch_drain_ended(struct ts_daemon *d, int err)
 	d->stop_wanted = false;
 	if (err == 0)
 		stop_now(d);
+	else if (d->stop_tries > 0)
+		d->stop_tries--;
 }
 
 static int on_reload(sd_event_source *source,
@@ -150,10 +164,12 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 {
 	struct ts_daemon *d = opaque;
 
+	if (d->state == TS_RUNNING && d->stop_tries > 0 && !d->drain)
+		drain_and_stop(d);
 	ts_watch_feed(d);
 	ts_visible_tick(d);
 	ts_standby_tick(d);
-	if (d->state == TS_RUNNING)
+	if (d->state == TS_RUNNING && !d->stop_tries)
 		ts_daemon_status_refresh(d);
 	sd_event_source_set_time_relative(source, TICK_US);
 	sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);

@@ -19,12 +19,23 @@ PACKAGES = ["systemd", "systemd-sysv", "udev", "dbus", "kmod", "util-linux",
             "procps", "e2fsprogs", "nbdkit", "libnbd0", "libnl-genl-3-200",
             "libjansson4", "libsodium23", "liburing2", "libzstd1",
             "libxxhash0", "libstdc++6", "libsystemd0",
-            "libtomlplusplus3", "libblkid1", "libfuse3-3", "numactl", "lvm2"]
+            "libtomlplusplus3", "libblkid1", "libfuse3-3", "libmicrohttpd12",
+            "libncursesw6", "lvm2"]
 IMAGE_MIB = 1536
-ROOT_MODULES = ["nbd", "zram", "loop", "fuse"]
+ROOT_MODULES = ["nbd", "zram", "loop", "fuse", "dm-mod"]
 # Of the product's programs, those that meson does not install.
 TEST_TOOLS = ["tests/vm/nbd-attach", "tests/vm/heartbeat", "tests/vm/harden",
               "tests/system/ts-pager"]
+
+
+def mirror():
+    """Where apt gets Debian 12 from."""
+    found = run("apt-get", "indextargets", "--format", "$(REPO_URI)",
+                "Created-By: Packages", "Codename: bookworm",
+                "Component: main").split()
+    if not found:
+        raise Missing("no Debian guest: apt knows no bookworm (apt-get update)")
+    return found[0]
 
 
 def image():
@@ -39,7 +50,7 @@ def image():
     os.makedirs(root)
     try:
         run("debootstrap", "--variant=minbase",
-            "--include=" + ",".join(PACKAGES), "bookworm", root)
+            "--include=" + ",".join(PACKAGES), "bookworm", root, mirror())
     except Exception as error:
         raise Missing(f"no Debian guest: {error}")
     clean(root)

@@ -11,9 +11,13 @@ would itself be swapped out, and then a server that lives in it hangs. A
 ramfs can never be reclaimed, so files above COLD_BYTES (ICU's tables behind
 libnbd, stress-ng) are left on a small read-only disk and linked to.
 """
+import contextlib
+import fcntl
 import glob
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -31,6 +35,8 @@ NBDKIT_PARTS = ["plugins/nbdkit-memory-plugin.so",
                 "plugins/nbdkit-null-plugin.so",
                 "filters/nbdkit-delay-filter.so",
                 "filters/nbdkit-error-filter.so"]
+# The small C build of the side by side scenario.
+C_SOURCES = ["batch.c", "spiller.c", "pool.c"]
 # From the build directory; a missing one is left out and lib.sh finds out.
 PRODUCT = {
     "tests/vm/nbd-attach": "usr/bin/nbd-attach",
@@ -62,6 +68,15 @@ def run(*argv, **kwargs):
                           stdout=subprocess.PIPE, **kwargs).stdout
 
 
+@contextlib.contextmanager
+def cache_lock():
+    """Held while something may be put into the cache."""
+    os.makedirs(CACHE, exist_ok=True)
+    with open(os.path.join(CACHE, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def installed_kernel():
     """The newest installed kernel that has its modules, as (image, root)."""
     for image in sorted(glob.glob("/boot/vmlinuz-*-amd64"), reverse=True):
@@ -77,7 +92,9 @@ def cached_kernel():
     images = sorted(glob.glob(f"{root}/boot/vmlinuz-*"), reverse=True)
     if images:
         return images[0], root
-    depends = run("apt-cache", "depends", "linux-image-amd64")
+    depends = subprocess.run(["apt-cache", "depends", "linux-image-amd64"],
+                             text=True, check=False, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL).stdout
     match = re.search(r"Depends: (linux-image-\S+-amd64)", depends)
     if not match:
         raise Missing("no kernel: linux-image-amd64 is neither installed "
@@ -172,8 +189,9 @@ class Stage:
 
     def cold_disk(self, out):
         """A read-only disk that is just large enough."""
-        size = sum(os.stat(os.path.join(self.cold, name)).st_size
-                   for name in os.listdir(self.cold))
+        size = sum(os.stat(os.path.join(where, name)).st_size
+                   for where, _, names in os.walk(self.cold)
+                   for name in names)
         run(find_program("mke2fs"), "-q", "-t", "ext4", "-O", "^has_journal",
             "-d", self.cold, out, f"{(size >> 10) * 11 // 10 + 4096}k")
 
@@ -198,6 +216,23 @@ def add_product(stage, build):
             target = f"{nbdkit_dir()}/plugins/{os.path.basename(source)}"
         if os.path.exists(path):
             stage.add(path, target)
+
+
+def add_c_build(stage, build):
+    """cc1, and C_SOURCES as it wants them: preprocessed."""
+    stage.add(run(find_program("gcc"), "-print-prog-name=cc1").strip())
+    os.makedirs(os.path.join(stage.cold, "src"))
+    with open(os.path.join(build, "compile_commands.json"),
+              encoding="utf-8") as file:
+        for entry in json.load(file):
+            name = os.path.basename(entry["file"])
+            if "/lib/" not in "/" + entry["file"] or name not in C_SOURCES:
+                continue
+            flags = [flag for flag in shlex.split(entry["command"])
+                     if re.match(r"-[ID]|-std", flag)]
+            run("gcc", *flags, "-E", "-P", entry["file"], "-o",
+                os.path.join(stage.cold, "src", name[:-2] + ".i"),
+                cwd=entry["directory"])
 
 
 def guest_init(stage, root, version, modules, init):
@@ -238,6 +273,8 @@ def small_guest(work, build, scenario, settings, pages=None):
                 os.path.join(stage.path, "etc/sysctl.conf"))
     shutil.copy(scenario.path, os.path.join(stage.path, "scenario"))
     stage.write("settings", settings_text(settings))
+    if scenario.c_build:
+        add_c_build(stage, build)
     initramfs = os.path.join(work, "initramfs.cpio")
     stage.archive(initramfs)
     if pages:

@@ -79,6 +79,53 @@ available_mib() {
 	echo $(($(value MemAvailable /proc/meminfo) / 1024))
 }
 
+swap_used_kb() {
+	echo $(($(value SwapTotal /proc/meminfo) - $(value SwapFree /proc/meminfo)))
+}
+
+# wait_until SECONDS WHAT COMMAND...: look once a second
+wait_until() {
+	limit=$1
+	what=$2
+	shift 2
+	waited=0
+	until "$@"; do
+		waited=$((waited + 1))
+		[ $waited -lt "$limit" ] || fail "$what: not after $limit s"
+		sleep 1
+	done
+}
+
+swap_holds() {
+	[ "$(swap_used_kb)" -ge "$1" ]
+}
+
+ends() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+# make_cgroup NAME MEMORY: one with a limit, so that the rest of the machine
+# has memory left
+make_cgroup() {
+	CGROUPS=/run/cgroup
+	if [ ! -e $CGROUPS/cgroup.procs ]; then
+		mkdir -p $CGROUPS
+		mount -t cgroup2 none $CGROUPS || fail "no cgroup2"
+		echo +memory >$CGROUPS/cgroup.subtree_control ||
+			fail "no memory controller"
+	fi
+	mkdir -p $CGROUPS/"$1"
+	echo "$2" >$CGROUPS/"$1"/memory.max
+}
+
+# in_cgroup NAME COMMAND...: to be run in a subshell or in the background
+in_cgroup() {
+	group=$1
+	shift
+	# shellcheck disable=SC2016 # for the inner shell
+	sh -c 'echo $$ >"$0" && exec "$@"' "$CGROUPS/$group/cgroup.procs" "$@"
+}
+
 # show_tasks PID...: where the threads of a process are, on the console
 show_tasks() {
 	for pid; do
@@ -214,7 +261,25 @@ note_server() {
 		server_threads "$(value Threads "$status")"
 }
 
-# The product: thinswapd does all of it by itself.
+RUNTIME=/run/thinswap
+
+thinswap_() {
+	thinswap --runtime-dir $RUNTIME "$@"
+}
+
+# state KEY: one value of `thinswap status`
+state() {
+	thinswap_ status --json | sed -n "s/.*\"$1\": *\"*\([a-z0-9]*\).*/\1/p"
+}
+
+# stat NAME: one number of `thinswap stats`, by its name for Prometheus
+stat() {
+	thinswap_ stats --format prometheus 2>/dev/null |
+		sed -n "s/^thinswap_$1 \([0-9]*\).*/\1/p"
+}
+
+# The product: thinswapd does all of it by itself. SPILL and SPILL_SIZE give
+# it a second tier; WRAP is what it is run under.
 start_thinswapd() {
 	need thinswapd
 	cat >/run/thinswap.toml <<-EOF
@@ -224,12 +289,16 @@ start_thinswapd() {
 		${CONNECTIONS:+connections = $CONNECTIONS}
 		[ram]
 		budget = "$RAM"
+		[spill]
+		path = "${SPILL-}"
+		${SPILL_SIZE:+size = "$SPILL_SIZE"}
 		[tuning]
 		realtime = "${REALTIME:-auto}"
 		standby = "${STANDBY:-auto}"
 		${TIMEOUT:+timeout = $TIMEOUT}
 	EOF
-	thinswapd --config /run/thinswap.toml --runtime-dir /run/thinswap &
+	# shellcheck disable=SC2086 # options, one a word
+	${WRAP-} thinswapd --config /run/thinswap.toml --runtime-dir $RUNTIME &
 	DAEMON_PID=$!
 	tries=0
 	until grep -q "^$DEVICE" /proc/swaps; do
@@ -249,6 +318,27 @@ stop_thinswapd() {
 	! grep -q "^$DEVICE" /proc/swaps || fail "swap is still on"
 	[ ! -e /sys/block/nbd$INDEX/pid ] || fail "nbd$INDEX is still attached"
 	! pidof nbdkit >/dev/null || fail "nbdkit is still there"
+}
+
+queue() {
+	cat /sys/block/nbd$INDEX/queue/"$1"
+}
+
+# The limits of the queue, as swap needs them (case 29), and for the results.
+check_queue() {
+	[ "$(queue rotational)" = 0 ] || fail "rotational is $(queue rotational)"
+	[ "$(queue discard_max_bytes)" -gt 0 ] || fail "no discard"
+	[ "$(queue logical_block_size)" = 4096 ] ||
+		fail "block size $(queue logical_block_size)"
+	# Whole clusters of swap-out in one request: 64 pages are a batch.
+	[ "$(queue max_sectors_kb)" -ge 64 ] ||
+		fail "requests of $(queue max_sectors_kb) KiB at most"
+	note max_sectors_kb "$(queue max_sectors_kb)" \
+		max_hw_sectors_kb "$(queue max_hw_sectors_kb)" \
+		discard_max_bytes "$(queue discard_max_bytes)" \
+		discard_granularity "$(queue discard_granularity)" \
+		max_segments "$(queue max_segments)" \
+		nr_requests "$(queue nr_requests)"
 }
 
 # swap_start SIZE: swap from what SERVER asks for: thinswapd (the product),
@@ -282,6 +372,12 @@ swap_stop() {
 	fi
 }
 
+# report_pager: what the pager wrote to /run/pager.json goes to the results
+report_pager() {
+	printf '{"event":"pager","report":%s}\n' \
+		"$(tr -d '\n' </run/pager.json)" >$PORT
+}
+
 # run_pager MIB [ARG...]: the verifying pager; its JSON goes to the results
 run_pager() {
 	mib=$1
@@ -289,26 +385,29 @@ run_pager() {
 	# /run is ramfs here, so the report cannot be swapped out
 	ts-pager --pages /cold/pages --size "${mib}M" --json --progress "$@" \
 		>/run/pager.json || fail "ts-pager gave $?: $(cat /run/pager.json)"
-	printf '{"event":"pager","report":%s}\n' \
-		"$(tr -d '\n' </run/pager.json)" >$PORT
+	report_pager
 }
 
-# The rest is for the systemd guest only.
+# The rest is for the systemd guest only; written for bash there.
 
-# wait_booted: until all jobs of the boot are done; nothing may have failed
+# wait_jobs: until all jobs of the boot are done
+wait_jobs() {
+	wait_until 120 "the jobs of the boot" no_jobs
+	! journalctl -b --no-pager -q | grep -q 'ordering cycle' ||
+		fail "ordering cycle"
+	note boot "$BOOT" boot_s "$(boot_seconds)"
+}
+
+no_jobs() {
+	[ -z "$(systemctl list-jobs --no-legend)" ]
+}
+
+# wait_booted: the same, and nothing may have failed
 wait_booted() {
-	tries=0
-	while [ -n "$(systemctl list-jobs --no-legend)" ]; do
-		tries=$((tries + 1))
-		[ $tries -lt 120 ] || fail "jobs after 120 s: $(systemctl \
-			list-jobs --no-legend | tr '\n' ';')"
-		sleep 1
-	done
+	wait_jobs
 	failed=$(systemctl --failed --no-legend --plain | cut -d' ' -f1 |
 		tr '\n' ' ')
 	[ -z "$failed" ] || fail "failed units: $failed"
-	! journalctl -b --no-pager -q | grep -q 'ordering cycle' ||
-		fail "ordering cycle"
 }
 
 boot_seconds() {
@@ -316,9 +415,49 @@ boot_seconds() {
 	echo $((finished / 1000000))
 }
 
+has_swap() {
+	grep -q ^/dev/nbd /proc/swaps
+}
+
+swap_is_on() {
+	has_swap || fail "no swap: $(systemctl status thinswap --no-pager |
+		tail -n 20 | tr '"\n' "';")"
+}
+
+# eat_in_scope MIB LIMIT ARG...: the verifying pager in a scope, which systemd
+# ends at shutdown at the same time as it stops swap
+eat_in_scope() {
+	mib=$1
+	limit=$2
+	shift 2
+	systemd-run --quiet --scope --unit=eater -p MemoryMax="${limit}M" \
+		ts-pager --pages /usr/lib/vm/pages --size "${mib}M" --json \
+		--sample 4M "$@" >/run/pager.json &
+	pager=$!
+}
+
+# eat MIB LIMIT ARG...: the same as a service, ended before swap is
+eat() {
+	mib=$1
+	limit=$2
+	shift 2
+	systemd-run --quiet --wait --collect --unit=eater \
+		-p MemoryMax="${limit}M" -p StandardOutput=file:/run/pager.json \
+		ts-pager --pages /usr/lib/vm/pages --size "${mib}M" --json \
+		--sample 4M "$@" &
+	pager=$!
+}
+
+eater_is_right() {
+	wait "$pager" || fail "the pager: $(cat /run/pager.json)"
+	report_pager
+}
+
 # leave reboot|poweroff: how the machine goes down is part of the scenario;
 # the runner gives it 30 s
 leave() {
+	note leaving_with_swap_kb "$(swap_used_kb)" \
+		spilled "$(stat spilled_pages_total)"
 	echo "{\"event\":\"leaving\",\"how\":\"$1\",\"limit_s\":30}" >$PORT
 	systemctl --no-block "$1"
 	exit 99
