@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "build.h"
 #include "daemon.h"
 #include "drain.h"
 #include "log.h"

@@ -11,6 +11,7 @@
 #include <systemd/sd-daemon.h>
 #include <time.h>
 
+#include "build.h"
 #include "config.h"
 #include "daemon.h"
 #include "log.h"

@@ -18,6 +18,8 @@
  *     once, or when it ceases to be isolated
  */
 #include "pool.h"
+#include "fault.h"
+#include "util/atomic.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -209,6 +211,7 @@ static unsigned take_from(struct ts_pool *pool, struct ts_class *c,
 			ret_obj[got++] = obj_at(c, block, i * 64u + bit);
 		}
 	}
+	TS_FAULT_POINT("pool: objects marked");
 	change_used(pool, c, block, (int)got);
 	c->n_used += got;
 	return got;
@@ -309,6 +312,7 @@ static void free_locked(struct ts_pool *pool, struct ts_class *c, ts_obj obj)
 
 	assert(m->map[index / 64] & bit);
 	m->map[index / 64] &= ~bit;
+	TS_FAULT_POINT("pool: object freed");
 	c->n_used--;
 	change_used(pool, c, block, -1);
 }
@@ -389,6 +393,7 @@ unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
 
 		unlink_block(pool, c, block);
 		m->isolated = true;
+		TS_FAULT_POINT("pool: block isolated");
 		for (unsigned i = 0; i < c->per_block; i++)
 			if (m->map[i / 64] >> (i & 63) & 1)
 				ret_obj[n++] = obj_at(c, block, i);
@@ -406,6 +411,7 @@ bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block)
 
 	ts_lock(&c->lock);
 	m->isolated = false;
+	TS_FAULT_POINT("pool: block back in circulation");
 	empty = !m->used;
 	if (empty)
 		give_block(pool, c, block);
@@ -429,22 +435,24 @@ bool ts_pool_adopt(struct ts_pool *pool, ts_obj obj, unsigned bytes)
 	index = index_of(c, obj);
 	bit = 1ull << (index & 63);
 	if (obj_at(c, block_of(obj), index).grains != obj.grains ||
-	    index >= c->per_block || (m->used && m->size_class != k) ||
-	    m->map[index / 64] & bit)
+	    index >= c->per_block ||
+	    !ts_block_adopt(pool->blocks, block_of(obj), k) ||
+	    __atomic_fetch_or(&m->map[index / 64], bit, __ATOMIC_RELAXED) & bit)
 		return false;
-	m->size_class = (uint16_t)k;
-	m->map[index / 64] |= bit;
-	m->used++;
+	ts_add_relaxed(&m->used, 1);
 	return true;
 }
 
 void ts_pool_adopted(struct ts_pool *pool)
 {
-	for (uint32_t b = 0; b < pool->blocks->n; b++) {
+	for (uint32_t b = 0; b < pool->blocks->adopted_end; b++) {
 		struct ts_block *m = meta_of(pool, b);
 		struct ts_class *c;
 
-		if (!m->used || m->size_class >= TS_POOL_CLASSES)
+		if (!m->used)
+			continue;
+		m->size_class = (uint16_t)ts_block_adopted_class(m);
+		if (m->size_class >= TS_POOL_CLASSES)
 			continue;
 		c = &pool->classes[m->size_class];
 		c->n_blocks++;

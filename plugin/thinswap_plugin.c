@@ -5,7 +5,7 @@
  * forks into the background; threads and locks come in after_fork, because
  * neither crosses a fork.
  */
-#include "config.h"
+#include "build.h"
 #include "thinswap.h"
 #include "util/harden.h"
 #include "util/lock.h"
@@ -335,6 +335,8 @@ static struct nbdkit_plugin plugin = {
 		"reserve=<SIZE>  memory kept touched ahead of demand (default: 2M)\n"
 		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
 		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
+		"write-behind=<SIZE>  pages accepted before they are compressed (default: 8M)\n"
+		"workers=<N>   threads that compress them (default: one a processor)\n"
 		"spill=<PATH>  file or block device for what does not fit in ram\n"
 		"spill-size=<SIZE>    size of the spill file\n"
 		"encrypt=<BOOL>       seal what is spilled (default: true)\n"

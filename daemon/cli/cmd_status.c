@@ -4,56 +4,32 @@
  * The daemon answers with JSON; the text for people is made here from the
  * same object, so that the two cannot differ.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "build.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "util/size.h"
 
-static const char status_help[] =
-	"Usage: thinswap status [OPTION]...\n"
-	"\n"
+static const char status_head[] =
 	"Show the device and how it is attached, the virtual size, what is\n"
-	"stored and the memory used for it, and the health table.\n"
-	"\n"
-	"  --json      print one JSON object\n"
-	"  -h, --help  print this help\n";
+	"stored and the memory used for it, and the health table.\n";
 
-static const char version_help[] =
-	"Usage: thinswap version [OPTION]...\n"
-	"\n"
-	"Print the version of this program and, where one runs, of thinswapd.\n"
-	"\n"
-	"  --json      print one JSON object\n"
-	"  -h, --help  print this help\n";
+static const char version_head[] = "Print the version of this program and, "
+				   "where one runs, of thinswapd.\n";
 
-static int parse(int argc, char **argv, const char *help, struct ts_cli *cli)
+/* Neither command has options of its own. */
+static int parse(int argc, char **argv, const char *head, struct ts_cli *cli)
 {
-	static const struct option longs[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]...",
+		.head = head,
+		.json = &cli->json,
 	};
-	int opt;
 
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'j':
-			cli->json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return TS_EXIT_OK;
-		default:
-			return ts_cli_usage(argv[0], "unknown option");
-		}
-	}
-	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken")
-			     : -1;
+	return ts_options_parse(argc, argv, &usage);
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -152,12 +128,13 @@ static void print_kept(const json_t *status)
 		       size_of(memory, "resident_bytes", size, sizeof(size)),
 		       json_integer_value(json_object_get(memory, "segment")));
 	else
-		puts("kept memory    none: what is stored goes with the server");
+		puts("kept memory    none: what is stored goes with the "
+		     "server");
 	if (json_is_real(last))
 		printf("successors     %" JSON_INTEGER_FORMAT
 		       " took over from a dead server, the last in %.2f s\n",
-		       json_integer_value(json_object_get(successors,
-							  "taken_over")),
+		       json_integer_value(
+			       json_object_get(successors, "taken_over")),
 		       json_real_value(last));
 }
 
@@ -230,7 +207,7 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	json_t *status = NULL;
 	int code;
 
-	code = parse(argc, argv, status_help, &cli);
+	code = parse(argc, argv, status_head, &cli);
 	if (code >= 0)
 		return code;
 	code = ts_cli_ask(&cli, json_pack("{s:s}", "command", "status"), false,
@@ -259,7 +236,7 @@ int ts_cmd_version(int argc, char **argv, const struct ts_cli *given)
 	json_t *status = NULL;
 	int code;
 
-	code = parse(argc, argv, version_help, &cli);
+	code = parse(argc, argv, version_head, &cli);
 	if (code >= 0)
 		return code;
 	ts_cli_ask(&cli, json_pack("{s:s}", "command", "status"), true,
