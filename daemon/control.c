@@ -136,7 +136,8 @@ static void do_tune(struct client *client, json_t *request)
 
 	if (!set)
 		answer_error(client, "usage", "tune: \"set\" is missing");
-	else if (ts_visible_tune(client->control->d, set, "tune", &error) < 0)
+	else if (ts_visible_tune(client->control->d, set, "tune", true,
+				 &error) < 0)
 		answer_error(client, "failed", error.text);
 	else
 		answer_result(client, json_object());

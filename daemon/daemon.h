@@ -75,6 +75,8 @@ struct ts_daemon {
 	struct ts_drain *drain;
 	bool stop_wanted; /* end when the drain has succeeded */
 	uint64_t warned_ns[TS_N_WARNINGS + 1]; /* see visible.h; 0: never */
+	unsigned tuned;   /* bit by enum ts_tune_key; see visible.h */
+	bool ram_closed;  /* ram-admission was tuned to false */
 	bool stuck;       /* reads through the store do not come back */
 	int exit_code;
 };

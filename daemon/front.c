@@ -28,6 +28,21 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	args->argv[args->n] = NULL;
 }
 
+void ts_args_set(struct ts_args *args, const char *key, const char *value)
+{
+	char room[sizeof(args->room)], *text = room;
+	size_t len = strlen(key);
+	unsigned n = args->n;
+
+	memcpy(room, args->room, args->used);
+	args->n = 0;
+	args->used = 0;
+	for (unsigned i = 0; i < n; i++, text += strlen(text) + 1)
+		if (strncmp(text, key, len) || text[len] != '=')
+			ts_args_add(args, "%s", text);
+	ts_args_add(args, "%s=%s", key, value);
+}
+
 bool ts_args_equal(const struct ts_args *a, const struct ts_args *b)
 {
 	return a->used == b->used && memcmp(a->room, b->room, a->used) == 0;

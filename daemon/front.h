@@ -27,6 +27,9 @@ struct ts_args {
 void ts_args_add(struct ts_args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Give a parameter, KEY=VALUE, another value; append it if it is not there. */
+void ts_args_set(struct ts_args *args, const char *key, const char *value);
+
 /* Do two command lines say the same? */
 bool ts_args_equal(const struct ts_args *a, const struct ts_args *b);
 

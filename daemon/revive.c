@@ -84,6 +84,7 @@ static void succeed(struct ts_daemon *d)
 	       "served again after %.3f s, nothing is lost. It was death %llu "
 	       "of a server", d->server.name, d->server.pid, kept,
 	       revival->last_ns / 1e9, (unsigned long long)revival->deaths);
+	ts_visible_tune_again(d);
 	ts_daemon_check_hardening(d);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);

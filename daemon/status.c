@@ -214,11 +214,12 @@ json_t *ts_status_json(struct ts_daemon *d)
 {
 	struct timespec now;
 	uint64_t now_ns;
+	json_t *status;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	now_ns = now.tv_sec * 1000000000ull + now.tv_nsec;
-	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
-			 "s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	status = json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
+			 "s:o, s:o, s:o, s:o, s:o}",
 			 "version", TS_VERSION,
 			 "runtime_dir", d->rt.dir,
 			 "socket", d->front->has_socket ?
@@ -236,7 +237,7 @@ json_t *ts_status_json(struct ts_daemon *d)
 			 "kept_memory", describe_memory(d),
 			 "successors", describe_successors(d),
 			 "probe", describe_probe(d),
-			 "hardening", describe_hardening(&d->harden),
-			 "settings", ts_visible_settings(d),
-			 "warnings", ts_visible_warnings(d));
+			 "hardening", describe_hardening(&d->harden));
+	ts_visible_describe(d, status);
+	return status;
 }

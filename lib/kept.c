@@ -156,14 +156,14 @@ static int check_head(const struct ts_kept *kept,
 		return wrong(t, -EPROTO,
 			     "the pages in segment %d were laid out by another version of thinswap; serve them with that one, or give them up with ipcrm -m %d and remove the file",
 			     kept->shm.id, kept->shm.id);
-	if (h->n_slots != size->n_slots || h->n_blocks != size->n_blocks ||
+	if (h->n_slots != size->n_slots || h->n_blocks < size->n_budget ||
 	    h->n_segments != size->n_segments)
 		return wrong(t, -EINVAL,
-			     "the pages in segment %d are of a device of %llu bytes with ram-max=%llu and %u spill segments; use the same sizes",
+			     "the pages in segment %d are of a device of %llu bytes with %u spill segments, in memory of at most %llu bytes; use the same sizes, and ram up to that",
 			     kept->shm.id,
 			     (unsigned long long)h->n_slots * 4096,
-			     (unsigned long long)h->n_blocks << TS_BLOCK_SHIFT,
-			     h->n_segments);
+			     h->n_segments,
+			     (unsigned long long)h->n_blocks << TS_BLOCK_SHIFT);
 	return 0;
 }
 
@@ -171,6 +171,7 @@ static int check_head(const struct ts_kept *kept,
 static int adopt(struct ts_kept *kept, const struct ts_kept_size *size, int id,
 		 const struct text *t)
 {
+	struct ts_kept_size there = *size;
 	int err = ts_shm_attach(&kept->shm, id);
 
 	if (err == -EBUSY)
@@ -188,7 +189,8 @@ static int adopt(struct ts_kept *kept, const struct ts_kept_size *size, int id,
 	}
 	kept->adopted = true;
 	err = check_head(kept, size, t);
-	if (!err && kept->shm.bytes < ts_kept_lay_out(size).bytes)
+	there.n_blocks = kept->head->n_blocks;
+	if (!err && kept->shm.bytes < ts_kept_lay_out(&there).bytes)
 		err = wrong(t, -EPROTO, "segment %d is too short", id);
 	if (!err)
 		find_parts(kept, size);

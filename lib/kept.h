@@ -70,6 +70,7 @@ struct ts_kept {
 struct ts_kept_size {
 	uint64_t n_slots;
 	uint32_t n_blocks, n_segments;
+	uint32_t n_budget; /* blocks that there must be at least */
 	size_t root_bytes;
 };
 
@@ -86,8 +87,11 @@ bool ts_kept_readable(const struct ts_kept_head *head);
 /* Map the segment that the file @path names, or make a new one and say so in
  * the file. @path NULL: make one that goes with the process.
  *
+ * How many blocks a segment that is there has is its own: head->n_blocks.
+ *
  * Refused, with a sentence in @err: a file that another process holds, a
- * segment of another layout or other sizes, and one that is gone although the
+ * segment of another layout or other sizes or with fewer blocks than the
+ * budget, and one that is gone although the
  * machine was not restarted since, because its pages are lost.
  * Returns 0 or -errno.
  */

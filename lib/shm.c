@@ -86,6 +86,14 @@ void ts_shm_unpin(struct ts_shm *shm)
 		munlock(shm->base, shm->bytes);
 }
 
+bool ts_shm_is_locked(const struct ts_shm *shm)
+{
+	struct shmid_ds ds;
+
+	return !shmctl(shm->id, IPC_STAT, &ds) &&
+	       (ds.shm_perm.mode & SHM_LOCKED);
+}
+
 void ts_shm_free(struct ts_shm *shm)
 {
 	if (shm->base)

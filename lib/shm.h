@@ -48,6 +48,9 @@ void ts_shm_remove(int id);
  */
 void ts_shm_unpin(struct ts_shm *shm);
 
+/* Whether the segment is locked now: whoever may lock it may also unlock it. */
+bool ts_shm_is_locked(const struct ts_shm *shm);
+
 /* Unmap. A zeroed struct is fine. */
 void ts_shm_free(struct ts_shm *shm);
 

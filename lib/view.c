@@ -114,7 +114,10 @@ static void make_room(const struct ts_snapshot *snapshot, struct ts_view *view)
 	uint64_t budget = above_zero(gauge[TS_GAUGE_budget_bytes]);
 	uint64_t free_bytes =
 		budget > view->taken_bytes ? budget - view->taken_bytes : 0;
-	uint64_t spill_free = above_zero(gauge[TS_GAUGE_spill_free_bytes]);
+	bool spills = !gauge[TS_GAUGE_spill_degraded] &&
+		      !gauge[TS_GAUGE_write_budget_spent];
+	uint64_t spill_free =
+		spills ? above_zero(gauge[TS_GAUGE_spill_free_bytes]) : 0;
 	uint64_t unused = (view->size_slots - view->used_slots) * PAGE_BYTES;
 	bool guess = false, spill_guess = false;
 
@@ -266,7 +269,8 @@ char *ts_warning_text(enum ts_warning which, const struct ts_snapshot *snapshot,
 		snprintf(buf, buf_bytes,
 			 "the pool is not locked in memory: the kernel may "
 			 "swap it out to itself and hang (CAP_IPC_LOCK or "
-			 "RLIMIT_MEMLOCK is missing)");
+			 "RLIMIT_MEMLOCK is missing, or somebody has unlocked "
+			 "it)");
 		break;
 	case TS_WARN_DAMAGED_PAGES:
 		snprintf(buf, buf_bytes,

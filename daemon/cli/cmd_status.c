@@ -94,15 +94,58 @@ static void print_store(const json_t *status)
 	       size_of(store, "ram_budget_bytes", b, sizeof(b)));
 }
 
-static void print_settings(const json_t *settings)
+static json_int_t int_of(const json_t *object, const char *key)
 {
-	char ram[TS_SIZE_TEXT_BYTES];
+	return json_integer_value(json_object_get(object, key));
+}
 
-	if (json_is_object(settings))
-		printf("settings       ram %s, level %" JSON_INTEGER_FORMAT
-		       "; thinswap stats tells more\n",
-		       size_of(settings, "ram_bytes", ram, sizeof(ram)),
-		       json_integer_value(json_object_get(settings, "level")));
+static void print_settings(const json_t *status)
+{
+	const json_t *settings = json_object_get(status, "settings");
+	const json_t *tuned = json_object_get(settings, "tuned");
+	char ram[TS_SIZE_TEXT_BYTES], wear[TS_SIZE_TEXT_BYTES];
+
+	if (!json_is_object(settings))
+		return;
+	printf("settings       ram %s, level %" JSON_INTEGER_FORMAT,
+	       size_of(settings, "ram_bytes", ram, sizeof(ram)),
+	       int_of(settings, "level"));
+	for (size_t i = 0; i < json_array_size(tuned); i++)
+		printf("%s%s", i ? ", " : "; tuned: ",
+		       json_string_value(json_array_get(tuned, i)));
+	putchar('\n');
+	if (json_is_object(json_object_get(status, "spill")))
+		printf("               spilling begins at %" JSON_INTEGER_FORMAT
+		       " %% of ram, ends at %" JSON_INTEGER_FORMAT
+		       " %%, ram admission %s, write budget %s\n",
+		       int_of(settings, "high_water_percent"),
+		       int_of(settings, "low_water_percent"),
+		       json_is_true(json_object_get(settings, "ram_admission"))
+			       ? "on"
+			       : "OFF",
+		       int_of(settings, "write_budget_bytes")
+			       ? size_of(settings, "write_budget_bytes", wear,
+					 sizeof(wear))
+			       : "none");
+}
+
+static void print_spill(const json_t *spill)
+{
+	char used[TS_SIZE_TEXT_BYTES], size[TS_SIZE_TEXT_BYTES];
+	char written[TS_SIZE_TEXT_BYTES];
+
+	if (!json_is_object(spill))
+		return;
+	printf("spill          %s of %s used in %s, %s written, %s%s\n",
+	       size_of(spill, "used_bytes", used, sizeof(used)),
+	       size_of(spill, "size_bytes", size, sizeof(size)),
+	       text_of(spill, "path"),
+	       size_of(spill, "written_bytes", written, sizeof(written)),
+	       json_is_true(json_object_get(spill, "encrypted"))
+		       ? "encrypted"
+		       : "not encrypted",
+	       json_is_true(json_object_get(spill, "degraded")) ? ", DEGRADED"
+								: "");
 }
 
 static void print_store_warnings(const json_t *status)
@@ -223,7 +266,8 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	print_device(status);
 	print_store(status);
 	print_kept(status);
-	print_settings(json_object_get(status, "settings"));
+	print_spill(json_object_get(status, "spill"));
+	print_settings(status);
 	print_health(status);
 	print_store_warnings(status);
 	json_decref(status);

@@ -125,6 +125,8 @@ def check_status(name, change):
 def nothing_kept(status):
     status["state"] = "failed"
     status["kept_memory"] = status["server_pid"] = status["probe"] = None
+    status["settings"] = status["spill"] = None
+    status["warnings"] = []
     status["device"].update(path="/dev/loop3", attached_by="fuse",
                             limits="for memory cgroups only")
     status["successors"].update(taken_over=0, last_seconds=None,

@@ -205,6 +205,29 @@ class Instance:
         self.process.kill()
         self.process.wait()
 
+    def kill_both(self):
+        """The daemon, then its server, as a crash of everything would."""
+        self.remember_servers()
+        pid = list(self.servers)[-1]
+        self.kill()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: start_time(pid) is None, "its end")
+
+    def kill_server(self):
+        """SIGKILL; returns the successor's pid once it serves."""
+        old = self.server_pid()
+        os.kill(old, signal.SIGKILL)
+
+        def successor():
+            status = self.status()
+            check(status["state"] in ("running", "recovering"), "state",
+                  status)
+            return status["server_pid"] if (
+                status["state"] == "running" and
+                status["server_pid"] != old) else None
+
+        return wait_for(successor, "a successor", 60)
+
     def log(self):
         with open(self.log_path) as file:
             return file.read()
@@ -218,6 +241,18 @@ class Instance:
         done = self.cli("status", "--json")
         check(done.returncode == 0, "status", done.stdout + done.stderr)
         return json.loads(done.stdout)
+
+    def stats(self):
+        """Of a look that was later than now."""
+        begin = time.monotonic()
+        while True:
+            done = self.cli("stats", "--json")
+            check(done.returncode == 0, "stats", done.stdout + done.stderr)
+            stats = json.loads(done.stdout)
+            age = stats["server"]["looked_up_seconds_ago"]
+            if age < time.monotonic() - begin or not stats["server"]["alive"]:
+                return stats
+            time.sleep(0.05)
 
     def socket_path(self, name="socket"):
         return os.path.join(self.dir, name)

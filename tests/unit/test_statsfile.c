@@ -182,7 +182,7 @@ static void read_in_child(void)
 	static struct ts_snapshot now, before;
 	unsigned looks = 0, all_kinds = 0;
 
-	while (looks < 2000 || !all_kinds) {
+	while (looks < 1500 || !all_kinds) {
 		const int64_t *v = now.sums.value;
 
 		look(&now);
@@ -203,7 +203,7 @@ static void read_in_child(void)
 START_TEST(test_sums_add_up_under_load)
 {
 	char spill[] = "/dev/shm/ts-stats-spill.XXXXXX";
-	pthread_t thread[4];
+	pthread_t thread[3];
 	void *failure;
 	uint8_t page[PAGE];
 	int status;
@@ -223,11 +223,11 @@ START_TEST(test_sums_add_up_under_load)
 		read_in_child();
 	ck_assert_int_gt(child, 0);
 	ts_store_relaxed(&stop_load, false);
-	for (uintptr_t i = 0; i < 4; i++)
+	for (uintptr_t i = 0; i < 3; i++)
 		pthread_create(&thread[i], NULL, load, (void *)(i + 1));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ts_store_relaxed(&stop_load, true);
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 3; i++) {
 		pthread_join(thread[i], &failure);
 		ck_assert_ptr_null(failure);
 	}
