@@ -43,9 +43,32 @@ void ts_args_set(struct ts_args *args, const char *key, const char *value)
 	ts_args_add(args, "%s=%s", key, value);
 }
 
+void ts_args_copy(struct ts_args *args, const struct ts_args *from)
+{
+	args->n = args->used = 0;
+	for (unsigned i = 0; i < from->n; i++)
+		ts_args_add(args, "%s", from->argv[i]);
+}
+
+static const char *next_arg(const struct ts_args *args, unsigned *at)
+{
+	while (*at < args->n && strncmp(args->argv[*at], "ram-max=", 8) == 0)
+		(*at)++;
+	return *at < args->n ? args->argv[(*at)++] : NULL;
+}
+
 bool ts_args_equal(const struct ts_args *a, const struct ts_args *b)
 {
-	return a->used == b->used && memcmp(a->room, b->room, a->used) == 0;
+	unsigned at_a = 0, at_b = 0;
+	const char *from_a, *from_b;
+
+	do {
+		from_a = next_arg(a, &at_a);
+		from_b = next_arg(b, &at_b);
+		if (!from_a || !from_b)
+			return from_a == from_b;
+	} while (strcmp(from_a, from_b) == 0);
+	return false;
 }
 
 static const char *truth(bool value)

@@ -13,6 +13,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
+#include "kept.h"
 #include "log.h"
 #include "util/size.h"
 
@@ -84,7 +85,7 @@ int ts_memory_look(const struct ts_runtime *rt, struct ts_memory *ret)
 
 int ts_memory_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 {
-	char size[TS_SIZE_TEXT_BYTES];
+	char size[TS_SIZE_TEXT_BYTES], path[TS_RUNTIME_PATH_BYTES];
 	struct ts_memory memory;
 
 	if (ts_memory_look(rt, &memory) == 0) {
@@ -101,6 +102,6 @@ int ts_memory_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 		       ts_size_format(memory.resident_bytes, size,
 				      sizeof(size)), memory.segment);
 	}
-	ts_runtime_forget(rt, TS_MEMORY_FILE);
+	ts_kept_forget(ts_runtime_path(rt, TS_MEMORY_FILE, path));
 	return 0;
 }
