@@ -91,7 +91,7 @@ def work(ctx):
         # Bytes that compress, and bytes that do not.
         **{f"stress-ng {method}": (96 * MIB, [
             "stress-ng", "--vm", "1", "--vm-bytes", "192m", "--vm-keep",
-            "--vm-ops", "100" if ctx.quick else "400", "--vm-method",
+            "--vm-ops", "50" if ctx.quick else "200", "--vm-method",
             method, "--verify", "--quiet"])
            for method in ("gray", "rand-sum")},
         "build": (16 * MIB, None),
