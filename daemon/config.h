@@ -64,6 +64,8 @@ struct ts_config {
 	struct {
 		int level; /* of zstd */
 		bool dictionary;
+		uint64_t write_behind_bytes; /* 0: none */
+		int workers; /* 0: one a processor */
 	} codec;
 	struct {
 		char path[TS_CONFIG_PATH_BYTES]; /* "": no spill tier */

@@ -97,6 +97,20 @@ static const struct ts_config_key keys[] = {
 		.help = "train dictionaries on what is swapped",
 	},
 	{
+		.section = "codec", .name = "write-behind",
+		.type = TS_KEY_SIZE,
+		FIELD(codec.write_behind_bytes),
+		.min = 0, .max = TS_WRITE_BEHIND_MAX_BYTES,
+		.default_text = "\"8M\"", .also = "stage stage-size writeback",
+		.help = "pages accepted before they are compressed; 0 is none",
+	},
+	{
+		.section = "codec", .name = "workers", .type = TS_KEY_INT,
+		FIELD(codec.workers), .min = 0, .max = 64,
+		.default_text = "0", .also = "jobs compressors",
+		.help = "threads that compress them; 0 is one a processor",
+	},
+	{
 		.section = "spill", .name = "path", .type = TS_KEY_FILE,
 		FIELD(spill.path), .default_text = "\"\"",
 		.also = "file device backing-dev writeback-device disk",
@@ -167,7 +181,7 @@ static const struct ts_config_key keys[] = {
 	{
 		.section = "tuning", .name = "threads", .type = TS_KEY_INT,
 		FIELD(tuning.threads), .min = 1, .max = 64,
-		.default_text = "16", .also = "workers jobs",
+		.default_text = "16", .also = "server-threads",
 		.help = "threads that serve one connection",
 	},
 	{

@@ -79,6 +79,10 @@ void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
 		ts_args_add(args, "ram-max=%" PRIu64, config->ram.max_bytes);
 	ts_args_add(args, "level=%d", config->codec.level);
 	ts_args_add(args, "dictionary=%s", truth(config->codec.dictionary));
+	ts_args_add(args, "write-behind=%" PRIu64,
+		    config->codec.write_behind_bytes);
+	if (config->codec.workers)
+		ts_args_add(args, "workers=%d", config->codec.workers);
 	ts_args_add(args, "stats=%s",
 		    ts_runtime_path(rt, TS_STATS_NAME, path));
 	if (config->spill.path[0])

@@ -9,6 +9,7 @@
  * reads there is only a hint, which the word confirms.
  */
 #include "backend.h"
+#include "fault.h"
 #include "train.h"
 #include "util/atomic.h"
 
@@ -48,7 +49,9 @@ static void write_object(void *object, const void *data, unsigned len,
 	ts_store_relaxed(&h->check, ts_codec_check(data, len, slot));
 	ts_store_relaxed(&h->owner_low, (uint32_t)slot);
 	ts_store_relaxed(&h->owner_high, (uint16_t)(slot >> 32));
+	TS_FAULT_POINT("object: header written");
 	memcpy((uint8_t *)object + HEADER_BYTES, data, len);
+	TS_FAULT_POINT("object: written");
 }
 
 static int place(struct ts_media *media, struct ts_batch *batch)

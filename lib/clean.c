@@ -14,6 +14,7 @@
  * cannot come to mean something else meanwhile.
  */
 #include "clean.h"
+#include "fault.h"
 
 #define LIVE_MAX (TS_SEGMENT_BYTES / 8 * 7)
 /* Told in one go: few enough that others still find free ones. */
@@ -59,6 +60,7 @@ static void move_record(struct cleaning *c, uint64_t slot, ts_word word)
 	} else {
 		ts_pack_add(c->pack, media, slot, codec,
 			    c->with->page_buf, len, word);
+		TS_FAULT_POINT("cleaning: record copied");
 		ts_stats_add(&media->stats, TS_STAT_cleaned_pages, 1);
 	}
 }
@@ -121,6 +123,7 @@ static int clean_one(struct ts_cleaner *cleaner, struct ts_pack *pack,
 	if (!ts_segment_emptiest(segments, max_live, &c.segment, &copy))
 		return -1;
 	pack->pinned[pack->n_pinned++] = c.segment;
+	TS_FAULT_POINT("cleaning: segment pinned");
 	c.generation = copy.generation;
 	if (read_segment(cleaner, c.segment))
 		move_by_table(&c, &copy);

@@ -2,6 +2,7 @@
 /* pack.c - a segment being filled: records sealed and packed back to back */
 #include "pack.h"
 #include "account.h"
+#include "fault.h"
 
 #include <string.h>
 
@@ -70,6 +71,7 @@ void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
 	pack->record_bytes += len + TS_RECORD_EXTRA;
 	pack->used = next;
 	pack->n++;
+	TS_FAULT_POINT("pack: record added");
 }
 
 void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill)
@@ -89,6 +91,7 @@ void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill)
 		.write = true,
 	};
 	pack->busy = true;
+	TS_FAULT_POINT("pack: table sealed");
 }
 
 /* Where the run of records of one cluster that ends before @end begins. */
@@ -145,8 +148,10 @@ static unsigned publish_some(struct ts_pack *pack, struct ts_core *core,
 		n++;
 	}
 	ts_cluster_close(&cluster);
+	TS_FAULT_POINT("pack: records of a cluster published");
 	ts_change_apply(&core->media, &change);
 	ts_media_drop(&core->media, n, old);
+	TS_FAULT_POINT("pack: their old pages dropped");
 	return n_left;
 }
 
@@ -159,6 +164,7 @@ unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core)
 	/* All count as born before the first is published, because it can die
 	 * at once.
 	 */
+	TS_FAULT_POINT("pack: written");
 	ts_segment_born(segments, pack->segment, pack->record_bytes);
 	/* Backwards: a page that was overwritten and marked again while the
 	 * pack was being filled has two records, and the last one is right.
@@ -169,7 +175,9 @@ unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core)
 	}
 	ts_segment_died(segments, pack->segment, dead_bytes);
 	ts_segment_seal(segments, pack->segment, pack->used, pack->n);
+	TS_FAULT_POINT("pack: segment sealed");
 	end_pack(pack, segments);
+	TS_FAULT_POINT("pack: cleaned segments let go");
 	return n;
 }
 

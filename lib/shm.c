@@ -5,6 +5,7 @@
  * it is attached: Linux keeps it until the last process detaches.
  */
 #include "shm.h"
+#include "util/lock.h"
 
 #include <errno.h>
 #include <sys/ipc.h>
@@ -17,6 +18,8 @@
 #endif
 
 #define PAGE_BYTES 4096
+#define ATTACH_TRIES 100u
+#define ATTACH_PAUSE_NS 20000000u
 
 static int map(struct ts_shm *shm, int id, size_t bytes)
 {
@@ -32,35 +35,46 @@ static int map(struct ts_shm *shm, int id, size_t bytes)
 	return 0;
 }
 
-int ts_shm_new(struct ts_shm *shm, size_t bytes, bool passing)
+int ts_shm_new(struct ts_shm *shm, size_t bytes, int key)
 {
 	int id, err;
 
-	id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | SHM_NORESERVE | 0600);
+	id = shmget(key, bytes, IPC_CREAT | IPC_EXCL | SHM_NORESERVE | 0600);
 	if (id < 0)
 		return -errno;
 	err = map(shm, id, bytes);
-	if (err || passing)
-		shmctl(id, IPC_RMID, NULL);
+	if (err || key == IPC_PRIVATE)
+		ts_shm_remove(id);
 	return err;
+}
+
+int ts_shm_find(int key)
+{
+	int id = shmget(key, 0, 0);
+
+	return id < 0 ? -errno : id;
 }
 
 int ts_shm_attach(struct ts_shm *shm, int id)
 {
 	struct shmid_ds ds;
 
-	if (shmctl(id, IPC_STAT, &ds))
-		return -errno;
-	if (ds.shm_perm.uid != geteuid() || (ds.shm_perm.mode & 077))
-		return -EPERM;
-	if (ds.shm_nattch)
-		return -EBUSY;
-	return map(shm, id, ds.shm_segsz);
+	for (unsigned i = 0;; i++) {
+		if (shmctl(id, IPC_STAT, &ds))
+			return -errno;
+		if (ds.shm_perm.uid != geteuid() || (ds.shm_perm.mode & 077))
+			return -EPERM;
+		if (!ds.shm_nattch)
+			return map(shm, id, ds.shm_segsz);
+		if (i == ATTACH_TRIES)
+			return -EBUSY;
+		ts_sleep_ns(ATTACH_PAUSE_NS);
+	}
 }
 
-void ts_shm_remove(struct ts_shm *shm)
+void ts_shm_remove(int id)
 {
-	shmctl(shm->id, IPC_RMID, NULL);
+	shmctl(id, IPC_RMID, NULL);
 }
 
 /* SHM_LOCK keeps the pages in memory whatever becomes of their mappings;

@@ -31,6 +31,7 @@
  */
 #define TS_RAM_MIN_BYTES (8ull << 20)
 #define TS_RAM_MAX_BYTES (256ull << 30)
+#define TS_WRITE_BEHIND_MAX_BYTES (1ull << 30)
 /* Eight segments and the header's; 2^25 segments of 1 MiB. */
 #define TS_SPILL_MIN_BYTES (9ull << 20)
 #define TS_SPILL_MAX_BYTES (1ull << 45)
@@ -58,6 +59,10 @@ struct ts_params {
 	int level;              /* of zstd */
 	bool dictionary;        /* train dictionaries on what is stored */
 	char *trainer;          /* the program that does, if it is installed */
+
+	uint64_t write_behind_bytes; /* frames of pages that are accepted and
+				      * yet to be compressed; 0: none are */
+	int workers;            /* threads that compress them */
 
 	char *keep_path;        /* keep the memory when the process is killed;
 				 * this file says where it is. NULL: do not */

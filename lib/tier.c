@@ -6,12 +6,13 @@
  * own that is tried first: they cost the most memory for one page.
  */
 #include "tier.h"
+#include "fault.h"
 #include "util/atomic.h"
 
 #include <string.h>
 
 #define HIGH_MORE 8u
-#define LOW_MORE 16u
+#define LOW_MORE  16u
 
 void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
 		  unsigned low_percent)
@@ -22,20 +23,11 @@ void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
 	};
 }
 
-static uint32_t free_blocks(struct ts_core *core)
-{
-	const struct ts_blocks *blocks = &core->media.blocks;
-	uint32_t taken = ts_load_relaxed(&blocks->n_taken);
-	uint32_t budget = ts_load_relaxed(&blocks->budget);
-
-	return budget > taken ? budget - taken : 0;
-}
-
 /* The headroom at a percentage of the budget that is used, and some blocks
  * more, which only a tiny budget feels.
  */
-static uint32_t headroom_at(const struct ts_core *core,
-			    const unsigned *percent, uint32_t more)
+static uint32_t headroom_at(const struct ts_core *core, const unsigned *percent,
+			    uint32_t more)
 {
 	uint64_t budget = ts_load_relaxed(&core->media.blocks.budget);
 
@@ -67,13 +59,13 @@ bool ts_tier_has_victims(struct ts_core *core)
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core)
 {
 	return ts_load_relaxed(&tier->closed) ||
-	       free_blocks(core) < headroom_at(core, &tier->high_percent,
-					       HIGH_MORE);
+	       ts_blocks_headroom(&core->media.blocks) <
+		       headroom_at(core, &tier->high_percent, HIGH_MORE);
 }
 
 bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 {
-	uint32_t headroom = free_blocks(core);
+	uint32_t headroom = ts_blocks_headroom(&core->media.blocks);
 
 	if (ts_load_relaxed(&tier->closed))
 		return ts_tier_has_victims(core);
@@ -140,6 +132,7 @@ static bool look_at(struct look *look, unsigned i)
 	};
 	memcpy(victim->data, ts_ram_data(&look->core->media.pool, word), len);
 	ts_cluster_flag(&look->cluster, i, ts_word_set_mark(word, look->mark));
+	TS_FAULT_POINT("tier: victim marked");
 	look->n++;
 	return look->n < TS_BATCH_PAGES;
 }

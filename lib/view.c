@@ -59,13 +59,13 @@ static uint64_t above_zero(int64_t value)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Pages by kind. The sum is exact even at such a moment; a kind that is below
- * zero is taken out of the largest.
+/* Pages by kind. The sum is exact even at such a moment; what kinds are below
+ * zero is taken out of the others, the largest first.
  */
 static void count_slots(const int64_t *stat, struct ts_view *view)
 {
-	int64_t used = 0, owed = 0;
-	unsigned largest = 0;
+	uint64_t owed = 0;
+	int64_t used = 0;
 	char kind[32];
 
 	for (unsigned i = 0; i < TS_N_STATS; i++) {
@@ -73,13 +73,23 @@ static void count_slots(const int64_t *stat, struct ts_view *view)
 			continue;
 		used += stat[i];
 		view->slots[i] = above_zero(stat[i]);
-		if (stat[i] < 0)
-			owed -= stat[i];
-		if (view->slots[i] > view->slots[largest])
-			largest = i;
+		owed += above_zero(-stat[i]);
 	}
 	view->used_slots = above_zero(used);
-	view->slots[largest] = above_zero((int64_t)view->slots[largest] - owed);
+	while (owed) {
+		unsigned largest = 0;
+		uint64_t part;
+
+		for (unsigned i = 0; i < TS_N_STATS; i++)
+			if (view->slots[i] > view->slots[largest])
+				largest = i;
+		part = view->slots[largest] < owed ? view->slots[largest] :
+						     owed;
+		if (!part)
+			break;
+		view->slots[largest] -= part;
+		owed -= part;
+	}
 }
 
 static double divide(double a, double b)
@@ -178,7 +188,8 @@ void ts_view_make(const struct ts_snapshot *snapshot, struct ts_view *ret)
 	for (unsigned i = 0; i < TS_N_STATS; i++) {
 		if (i == TS_STAT_spill_slots)
 			ret->spill_pages = ret->slots[i];
-		else if (i != TS_STAT_zero_slots && i != TS_STAT_fill_slots)
+		else if (i != TS_STAT_zero_slots && i != TS_STAT_fill_slots &&
+			 i != TS_STAT_staged_slots)
 			ret->memory_pages += ret->slots[i];
 	}
 	if (ret->size_slots < ret->used_slots)

@@ -19,6 +19,7 @@ enum ts_exit {
 	TS_EXIT_NO_DAEMON = 3,
 	TS_EXIT_NO_PERMISSION = 4,
 	TS_EXIT_REFUSED = 5,
+	TS_EXIT_DAMAGED = 6,
 };
 
 struct ts_cli {
@@ -29,6 +30,7 @@ struct ts_cli {
 int ts_cmd_attach(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_detach(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_estimate(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_fsck(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_metrics(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_stats(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_status(int argc, char **argv, const struct ts_cli *cli);

@@ -20,6 +20,7 @@ static const char help[] =
 	"  top             the same live, in a terminal\n"
 	"  metrics         serve it to Prometheus\n"
 	"  estimate [PID]  what it would make of memory in use\n"
+	"  fsck            verify every page that is stored\n"
 	"  tune KEY=VALUE  change a setting of the running server\n"
 	"  attach          attach the block device and switch swap on\n"
 	"  detach          drain the swap and take the device away\n"
@@ -31,7 +32,7 @@ static const char help[] =
 	"  -h, --help         print this help, or that of a command\n"
 	"\n"
 	"Exit code: 0 done, 1 failed, 2 wrong usage, 3 no daemon runs,\n"
-	"4 not permitted, 5 refused: could be forced.\n";
+	"4 not permitted, 5 refused: could be forced, 6 damage was found.\n";
 
 static int run_check(int argc, char **argv, const struct ts_cli *cli)
 {
@@ -46,6 +47,7 @@ static const struct {
 	{"check", run_check},
 	{"detach", ts_cmd_detach},
 	{"estimate", ts_cmd_estimate},
+	{"fsck", ts_cmd_fsck},
 	{"metrics", ts_cmd_metrics},
 	{"stats", ts_cmd_stats},
 	{"status", ts_cmd_status},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* seal.c - records of the spill file: sealed, so that bytes never lie */
 #include "spill/seal.h"
+#include "fault.h"
 
 #include <errno.h>
 #include <string.h>
@@ -28,7 +29,9 @@ static void make_key(struct ts_seal *seal, const struct ts_kept_key *kept)
 	if (!kept)
 		return;
 	memcpy(kept->key, seal->key, sizeof(seal->key));
+	TS_FAULT_POINT("seal: key written");
 	__atomic_store_n(kept->has_key, 1, __ATOMIC_RELEASE);
+	TS_FAULT_POINT("seal: key valid");
 }
 
 int ts_seal_init(struct ts_seal *seal, bool encrypt,

@@ -17,8 +17,8 @@ import threading
 
 BUILD = sys.argv[1]
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
-COMMANDS = ["attach", "check", "detach", "estimate", "metrics", "stats",
-            "status", "top", "tune", "version"]
+COMMANDS = ["attach", "check", "detach", "estimate", "fsck", "metrics",
+            "stats", "status", "top", "tune", "version"]
 failed = 0
 
 

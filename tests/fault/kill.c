@@ -230,11 +230,8 @@ static void drop_memory(void)
 	FILE *f = fopen(keep_path, "re");
 	int id;
 
-	if (f && fscanf(f, "%d", &id) == 1) {
-		struct ts_shm shm = { .id = id };
-
-		ts_shm_remove(&shm);
-	}
+	if (f && fscanf(f, "%d", &id) == 1)
+		ts_shm_remove(id);
 	if (f)
 		fclose(f);
 	unlink(keep_path);

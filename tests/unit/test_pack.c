@@ -24,6 +24,7 @@ static void setup(void)
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/spill", dir);
 	ts_params_init(&params);
+	params.write_behind_bytes = 0;
 	params.size_bytes = TEST_SLOTS * 4096ull;
 	params.ram_bytes = TEST_RAM;
 	params.spill_path = strdup(path);

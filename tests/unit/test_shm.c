@@ -46,7 +46,7 @@ static struct ts_shm shm;
 static void setup(void)
 {
 	refuse_lock = refuse_populate = 0;
-	ck_assert_int_eq(ts_shm_new(&shm, BYTES, true), 0);
+	ck_assert_int_eq(ts_shm_new(&shm, BYTES, 0), 0);
 }
 
 static void teardown(void)
@@ -175,7 +175,7 @@ START_TEST(not_locked)
 
 	ts_shm_free(&shm);
 	refuse_lock = 1;
-	ck_assert_int_eq(ts_shm_new(&shm, BYTES, true), 0);
+	ck_assert_int_eq(ts_shm_new(&shm, BYTES, 0), 0);
 	ck_assert(!shm.locked);
 	ck_assert_int_eq(__real_shmctl(shm.id, IPC_STAT, &ds), 0);
 	ck_assert_uint_eq(ds.shm_perm.mode & SHM_LOCKED, 0);
@@ -186,8 +186,8 @@ START_TEST(too_large)
 {
 	struct ts_shm large = {0};
 
-	ck_assert_int_lt(ts_shm_new(&large, 0, true), 0);
-	ck_assert_int_lt(ts_shm_new(&large, SIZE_MAX, true), 0);
+	ck_assert_int_lt(ts_shm_new(&large, 0, 0), 0);
+	ck_assert_int_lt(ts_shm_new(&large, SIZE_MAX, 0), 0);
 	ck_assert_ptr_null(large.base);
 }
 END_TEST

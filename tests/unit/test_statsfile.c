@@ -42,6 +42,8 @@ static void start_in(const char *base, const char *spill)
 	set(&params, "size", "64M");
 	set(&params, "ram", spill ? "8M" : "32M");
 	set(&params, "stats", path);
+	if (!spill)
+		params.write_behind_bytes = 0;
 	if (spill) {
 		set(&params, "spill", spill);
 		set(&params, "spill-size", "32M");
