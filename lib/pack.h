@@ -41,7 +41,7 @@ struct ts_pack {
 	uint32_t pinned[TS_PACK_PINNED];
 	unsigned n_pinned;
 	struct ts_transfer transfer;
-	uint64_t started_ns; /* when its write was */
+	uint64_t started; /* ts_stats_start() of its write */
 	bool busy;           /* being written */
 };
 
