@@ -138,6 +138,15 @@ void ts_raw_restore(struct ts_media *media, struct ts_reading *reading,
 uint32_t ts_raw_store(struct ts_pool *pool, ts_obj obj, const void *page,
 		      uint64_t slot);
 
+/* Place page i of a batch by bytes that were stored before, for the same slot:
+ * nothing is compressed. The caller keeps the codec's dictionary alive. Does not
+ * wait. Returns 0, -ENOBUFS or -ENOSPC.
+ */
+int ts_ram_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       enum ts_codec_id codec, const void *data, unsigned len);
+int ts_raw_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       const void *page);
+
 /* The drop() of compressed and of raw pages. */
 void ts_ram_drop(struct ts_media *media, unsigned n, const ts_word *word);
 

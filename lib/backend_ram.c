@@ -107,6 +107,22 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	return 0;
 }
 
+int ts_ram_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       enum ts_codec_id codec, const void *data, unsigned len)
+{
+	uint16_t bytes = (uint16_t)(len + HEADER_BYTES);
+	ts_obj obj;
+	int err = ts_pool_alloc(&media->pool, 1, &bytes, &obj);
+
+	if (err)
+		return err;
+	write_object(ts_pool_addr(&media->pool, obj), data, len,
+		     batch->slot + i);
+	ts_dict_ref(&media->codec.dicts, codec, 1);
+	ts_batch_place(batch, i, ts_word_ram(obj, len, codec));
+	return 0;
+}
+
 static void copy(struct ts_media *media, struct ts_reading *reading,
 		 unsigned i)
 {

@@ -41,6 +41,21 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	return 0;
 }
 
+int ts_raw_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       const void *page)
+{
+	uint16_t bytes = 4096;
+	ts_obj obj;
+	int err = ts_pool_alloc(&media->pool, 1, &bytes, &obj);
+
+	if (err)
+		return err;
+	ts_batch_place(batch, i,
+		       ts_word_raw(obj, ts_raw_store(&media->pool, obj, page,
+						     batch->slot + i)));
+	return 0;
+}
+
 void ts_raw_copy(struct ts_media *media, struct ts_reading *reading,
 		 unsigned i)
 {

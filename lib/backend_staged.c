@@ -7,13 +7,6 @@
  */
 #include "stage.h"
 
-static bool has_room(struct ts_media *media)
-{
-	uint32_t blocks = media->stage->n_frames / TS_BLOCK_PAGES;
-
-	return ts_blocks_headroom(&media->blocks) > 2 * blocks;
-}
-
 static int place(struct ts_media *media, struct ts_batch *batch)
 {
 	/* Wide patterns cost less to store than to copy. */
@@ -22,7 +15,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	uint16_t bytes[TS_BATCH_PAGES];
 	ts_obj frame[TS_BATCH_PAGES];
 
-	if (!media->stage || !n || !has_room(media) ||
+	if (!n || !ts_stage_may_take(media, n) ||
 	    !ts_stage_reserve(media->stage, n))
 		return 0;
 	for (unsigned i = 0; i < n; i++)

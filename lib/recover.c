@@ -13,6 +13,7 @@
 #include "spill/spill.h"
 #include "stage.h"
 #include "util/atomic.h"
+#include "util/lock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -36,7 +37,7 @@ struct finder {
 	struct recovery *r;
 	struct ts_core *core;
 	struct ts_change change;
-	uint64_t clusters;
+	uint64_t clusters, pages;
 };
 
 static bool fail(struct recovery *r, const char *wrong)
@@ -149,6 +150,7 @@ static bool adopt_cluster(struct finder *f, uint64_t nr, uint32_t *entry)
 			 TS_NOTE_WORDS | nr << TS_NOTE_CLUSTER_SHIFT | live);
 	ts_add_relaxed(&clusters->leaf_live[nr / TS_LEAF_CLUSTERS], 1);
 	f->clusters++;
+	f->pages += live;
 	TS_FAULT_POINT("recovery: cluster adopted");
 	return true;
 }
@@ -182,6 +184,7 @@ static void find(void *arg)
 		 !ts_load_relaxed(&r->wrong) && adopt_unit(&f, unit));
 	ts_change_apply(&r->core->media, &f.change);
 	ts_stats_add(stats, TS_STAT_clusters, (int64_t)f.clusters);
+	ts_add_relaxed(&r->core->took_over.pages, f.pages);
 }
 
 static int adopt_leaves(struct recovery *r)
@@ -207,6 +210,8 @@ int ts_recover(struct ts_core *core, char *err, size_t err_bytes)
 {
 	struct recovery r = { .core = core };
 	struct ts_media *media = &core->media;
+	struct ts_took_over *took = &core->took_over;
+	uint64_t start_ns = ts_now_ns();
 	int error = adopt_leaves(&r);
 
 	if (!error && r.n_leaves)
@@ -220,10 +225,13 @@ int ts_recover(struct ts_core *core, char *err, size_t err_bytes)
 	if (error)
 		return error;
 	TS_FAULT_POINT("recovery: all words adopted");
+	took->words_ns = ts_now_ns() - start_ns;
+	start_ns = ts_now_ns();
 	ts_pool_adopted(&media->pool);
 	ts_blocks_adopted(&media->blocks);
 	if (media->spill)
 		ts_segments_adopted(&media->spill->segments);
+	took->blocks_ns = ts_now_ns() - start_ns;
 	TS_FAULT_POINT("recovery: done");
 	return 0;
 }

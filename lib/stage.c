@@ -2,6 +2,7 @@
 /* stage.c - pages that were accepted and wait to be compressed */
 #include "stage.h"
 #include "cluster.h"
+#include "util/atomic.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -34,6 +35,15 @@ void ts_stage_fini(struct ts_stage *stage)
 	pthread_cond_destroy(&stage->bell);
 }
 
+bool ts_stage_may_take(const struct ts_media *media, uint64_t n)
+{
+	const struct ts_stage *stage = media->stage;
+
+	return stage && ts_load_relaxed(&stage->n_free) >= n &&
+	       ts_blocks_headroom(&media->blocks) >
+		       2 * (stage->n_frames / TS_BLOCK_PAGES);
+}
+
 bool ts_stage_reserve(struct ts_stage *stage, unsigned n)
 {
 	bool enough;
@@ -41,7 +51,7 @@ bool ts_stage_reserve(struct ts_stage *stage, unsigned n)
 	ts_lock(&stage->lock);
 	enough = stage->n_free >= n;
 	if (enough)
-		stage->n_free -= n;
+		ts_store_relaxed(&stage->n_free, stage->n_free - n);
 	ts_unlock(&stage->lock);
 	return enough;
 }
@@ -49,7 +59,7 @@ bool ts_stage_reserve(struct ts_stage *stage, unsigned n)
 void ts_stage_release(struct ts_stage *stage, unsigned n)
 {
 	ts_lock(&stage->lock);
-	stage->n_free += n;
+	ts_store_relaxed(&stage->n_free, stage->n_free + n);
 	ts_unlock(&stage->lock);
 }
 

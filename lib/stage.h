@@ -39,7 +39,7 @@ struct ts_stage {
 	struct ts_staged *queue; /* a ring of n_frames */
 	uint32_t n_frames;
 	/* Under the lock: */
-	uint32_t n_free; /* frames that nobody has */
+	uint32_t n_free; /* frames that nobody has; read without it, too */
 	uint32_t first, n;
 	unsigned n_waiting;
 	bool stop;
@@ -48,6 +48,11 @@ struct ts_stage {
 /* Returns 0 or -ENOMEM. */
 int ts_stage_init(struct ts_stage *stage, uint32_t n_frames);
 void ts_stage_fini(struct ts_stage *stage);
+
+/* Whether so many frames could be had just now: there are enough, and room in
+ * the budget for all frames and as much again.
+ */
+bool ts_stage_may_take(const struct ts_media *media, uint64_t n);
 
 /* Reserve frames, all or none; and give them back. */
 bool ts_stage_reserve(struct ts_stage *stage, unsigned n);

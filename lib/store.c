@@ -12,6 +12,7 @@
 #include "util/lock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,10 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 	error = ts_shm_touch(kept->shm.base, (size_t)((uint8_t *)kept->blocks -
 						      kept->shm.base));
 	if (!error)
-		error = ts_blocks_init(
-			&core->media.blocks, kept->blocks, kept->head->n_blocks,
-			(uint32_t)(params->reserve_bytes >> TS_BLOCK_SHIFT));
+		error = ts_blocks_init(&core->media.blocks, kept->blocks,
+				       kept->head->n_blocks,
+				       (uint32_t)(params->reserve_bytes >>
+						  TS_BLOCK_SHIFT));
 	if (!error) {
 		ts_blocks_set_budget(&core->media.blocks,
 				     params->ram_bytes >> TS_BLOCK_SHIFT);
@@ -231,6 +233,21 @@ static void touch_again(struct ts_store *store)
 	ts_stats_touch(&core->media.stats);
 }
 
+/* What was taken over is in memory, and not yet mapped by this process. */
+static void map_again(struct ts_core *core)
+{
+	struct ts_took_over *took = &core->took_over;
+	uint64_t start_ns = ts_now_ns();
+
+	ts_blocks_map(&core->media.blocks);
+	took->map_ns = ts_now_ns() - start_ns;
+	ts_event(&core->events, TS_EVENT_INFO,
+		 "took over %" PRIu64 " pages: words %" PRIu64
+		 " us, blocks %" PRIu64 " us, mapping %" PRIu64 " us",
+		 took->pages, took->words_ns / 1000, took->blocks_ns / 1000,
+		 took->map_ns / 1000);
+}
+
 int ts_store_start(struct ts_store *store)
 {
 	int err;
@@ -239,7 +256,7 @@ int ts_store_start(struct ts_store *store)
 	ts_shm_unpin(&store->core.kept.shm);
 	store->core.kept.served = true;
 	if (store->core.kept.adopted)
-		ts_blocks_map(&store->core.media.blocks);
+		map_again(&store->core);
 	if (store->core.media.train)
 		ts_train_step(store->core.media.train);
 	ts_statsfile_start(&store->statsfile);

@@ -123,6 +123,11 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len_bytes,
 int ts_store_write(struct ts_store *store, const void *buf, uint64_t len_bytes,
 		   uint64_t off_bytes);
 
+/* Whether a write of so much would be copied now and compressed later, which
+ * takes little time. A guess: others may be faster.
+ */
+bool ts_store_would_stage(const struct ts_store *store, uint64_t len_bytes);
+
 /* The range reads as zero afterwards. Whole slots are dropped and cost
  * nothing; a slot covered in part is rewritten, so -ENOSPC is possible.
  */

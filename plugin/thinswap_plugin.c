@@ -70,7 +70,8 @@ static void log_failure(enum request what, int err)
 }
 
 /* Started in the real-time class (thinswapd does so), the process keeps only
- * the threads that serve there, and these not while they compress.
+ * the threads that serve there, and these not while they compress: workers
+ * were never in it.
  */
 static bool realtime;
 
@@ -270,7 +271,8 @@ static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 	int err;
 
 	enter();
-	enter_class(false);
+	/* A page that is only copied is no reason to leave. */
+	enter_class(ts_store_would_stage(store, count));
 	err = ts_store_write(store, buf, count, offset);
 	enter_class(true);
 	return result(WRITE, err);
