@@ -40,30 +40,19 @@ static int take_snapshot(struct ts_daemon *d, struct ts_snapshot *ret)
 	return 0;
 }
 
-/* The kernel keeps these as long as the device has its server; nbd's pid of a
- * device that is still open is 0 then.
- */
+/* The kernel keeps these as long as the device has its server. */
 static bool device_is_there(const char *device)
 {
 	const char *name = strrchr(device, '/');
 	char path[128];
-	FILE *file;
-	int pid = 0;
 
 	if (!name)
 		return true;
-	if (strncmp(name, "/nbd", 4) != 0) {
-		snprintf(path, sizeof(path), "/sys/block%s/loop", name);
-		return access(path, F_OK) == 0;
-	}
-	snprintf(path, sizeof(path), "/sys/block%s/pid", name);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (fscanf(file, "%d", &pid) != 1)
-		pid = 0;
-	fclose(file);
-	return pid > 0;
+	snprintf(path, sizeof(path),
+		 strncmp(name, "/nbd", 4) == 0 ? "/sys/block%s/pid"
+					       : "/sys/block%s/loop",
+		 name);
+	return access(path, F_OK) == 0;
 }
 
 static bool device_detached(struct ts_daemon *d)
