@@ -9,6 +9,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "daemon.h"
@@ -29,10 +32,16 @@ static int take_server(struct ts_daemon *d, pid_t pid,
 	d->server_lived = true;
 	ts_log(LOG_NOTICE, "taking over %s (pid %d), that a dead instance "
 	       "left", d->server.name, pid);
-	if (!ts_args_equal(&d->server_args, wanted))
-		ts_log(LOG_WARNING, "it runs as configured then; what has "
-		       "changed since takes effect after a clean stop");
+	d->server_differs = !ts_args_equal(&d->server_args, wanted);
 	return 0;
+}
+
+/* The daemon may have been killed between starting a successor and connecting
+ * the device to it; then the kernel waits for connections.
+ */
+static bool must_connect(const struct ts_attach *found, pid_t orphan)
+{
+	return found->ops->reconnect && found->served_by != orphan;
 }
 
 /* A loop device goes when its last user closes it; swap is one, so are we. */
@@ -40,6 +49,26 @@ static void hold_device(struct ts_attach *attach)
 {
 	if (attach->ops == &ts_attach_fuse)
 		attach->device_fd = open(attach->device, O_RDWR | O_CLOEXEC);
+}
+
+/* A FUSE connection lives as long as somebody holds it: a copy of what the
+ * server was lent.
+ */
+static void take_connection(struct ts_daemon *d, const struct ts_attach *found)
+{
+	const char *lacks = "";
+
+	if (found->ops->front->has_socket || d->listen_fd >= 0)
+		return;
+	if (found->ops->lacks_successor)
+		lacks = found->ops->lacks_successor();
+	if (!lacks)
+		d->listen_fd = syscall(SYS_pidfd_getfd, d->server.pidfd,
+				       TS_SPAWN_LENT_FD, 0);
+	if (!lacks && d->listen_fd < 0)
+		ts_log(LOG_WARNING, "the FUSE connection of pid %d cannot be "
+		       "held as well (%m): should it die, what is swapped "
+		       "out is lost", d->server.pid);
 }
 
 static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
@@ -50,6 +79,7 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 	int err;
 
 	if (!orphan && (!found->ops->reconnect ||
+			!ts_front_can_reach(found->ops->front, d->listen_fd) ||
 			ts_memory_look(&d->rt, &memory) < 0))
 		return -ENOENT;
 	if (orphan) {
@@ -57,10 +87,13 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 		err = take_server(d, orphan, &wanted, error);
 		if (err < 0)
 			return err;
+		d->must_connect = must_connect(found, orphan);
+		take_connection(d, found);
 	} else {
 		ts_log(LOG_WARNING, "the server of %s is dead; its memory, "
 		       "segment %d, is kept, and a new one takes it over",
 		       found->device, memory.segment);
+		d->must_connect = true;
 	}
 	d->adopted = true;
 	d->attach = *found;
@@ -68,14 +101,23 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 	return 0;
 }
 
+static bool has_arg(const struct ts_args *args, const char *arg)
+{
+	for (unsigned i = 0; i < args->n; i++)
+		if (strcmp(args->argv[i], arg) == 0)
+			return true;
+	return false;
+}
+
 /* A server without a device is taken over only where that is how it is meant
- * to be.
+ * to be: behind a bare socket nobody can tell who needs what it keeps. One that
+ * keeps nothing must also be as configured.
  */
 static int take_bare(struct ts_daemon *d, pid_t orphan, struct ts_error *error)
 {
 	struct ts_args wanted = { .n = 0 }, running = { .n = 0 };
+	char keep[TS_RUNTIME_PATH_BYTES + 8], path[TS_RUNTIME_PATH_BYTES];
 	struct ts_child child;
-	bool same;
 	int err;
 
 	ts_front_nbd.command(&d->config, &d->rt, &wanted);
@@ -83,9 +125,10 @@ static int take_bare(struct ts_daemon *d, pid_t orphan, struct ts_error *error)
 			      error);
 	if (err < 0)
 		return -ENOENT;
-	same = ts_args_equal(&running, &wanted);
 	close(child.pidfd);
-	if (!same)
+	snprintf(keep, sizeof(keep), "keep=%s",
+		 ts_runtime_path(&d->rt, TS_MEMORY_FILE, path));
+	if (!has_arg(&running, keep) && !ts_args_equal(&running, &wanted))
 		return -ENOENT;
 	d->attach.ops = &ts_attach_none;
 	return take_server(d, orphan, &wanted, error);

@@ -29,6 +29,13 @@ static const char *const realtime_choices[] = {
 	NULL,
 };
 
+static const char *const standby_choices[] = {
+	[TS_STANDBY_AUTO] = "auto",
+	[TS_STANDBY_ALWAYS] = "always",
+	[TS_STANDBY_NEVER] = "never",
+	NULL,
+};
+
 static const char *const spent_choices[] = {"fail", "wait", NULL};
 
 #define FIELD(path) .offset = offsetof(struct ts_config, path)
@@ -210,6 +217,13 @@ static const struct ts_config_key keys[] = {
 		FIELD(tuning.realtime), .choices = realtime_choices,
 		.default_text = "\"auto\"", .also = "rt sched-rr",
 		.help = "SCHED_RR for the serving threads",
+	},
+	{
+		.section = "tuning", .name = "standby",
+		.type = TS_KEY_CHOICE,
+		FIELD(tuning.standby), .choices = standby_choices,
+		.default_text = "\"auto\"", .also = "spare successor",
+		.help = "a second server, ready to take over",
 	},
 	{
 		.section = "tuning", .name = "high-water",

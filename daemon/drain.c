@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "control.h"
 #include "daemon.h"
 #include "log.h"
+#include "notify.h"
 #include "swaparea.h"
 #include "util/size.h"
 #include "watch.h"
@@ -61,7 +61,7 @@ static void tell_progress(struct ts_daemon *d)
 	snprintf(text, sizeof(text), "draining %s: %s left", d->attach.device,
 		 ts_size_format(use.used_bytes, left, sizeof(left)));
 	ts_daemon_status(d, "%s", text);
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", EXTEND_US);
+	ts_notify("EXTEND_TIMEOUT_USEC=%llu", EXTEND_US);
 	ts_control_drain_progress(d->control, text);
 }
 

@@ -176,6 +176,15 @@ static void set_argument(struct ts_daemon *d, enum ts_tune_key key,
 	ts_args_set(&d->server_args, ts_tune_name(key), text);
 }
 
+void ts_visible_keep_max(struct ts_daemon *d)
+{
+	struct ts_snapshot now;
+
+	if (!d->config.ram.max_bytes && !take_snapshot(d, &now))
+		d->config.ram.max_bytes = (uint64_t)
+			now.looked_up.gauge[TS_GAUGE_budget_max_bytes];
+}
+
 /* The configuration follows, so that it says what is in force, and so does the
  * command line, for a server that takes this one's place.
  */

@@ -45,6 +45,11 @@ int ts_visible_tune(struct ts_daemon *d, const char *text, const char *who,
  */
 void ts_visible_tune_again(struct ts_daemon *d);
 
+/* What the budget can be tuned to is a property of the memory that is kept: a
+ * server that takes this one's place gets it.
+ */
+void ts_visible_keep_max(struct ts_daemon *d);
+
 /* The tuning key of a configuration key ("ram.budget"), with the value that
  * @config has for it, as key=value in @buf. NULL: it cannot be tuned.
  */

@@ -5,6 +5,7 @@
  * the note that the pool keeps on every page.
  */
 #include "backend.h"
+#include "fault.h"
 #include "util/atomic.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@ uint32_t ts_raw_store(struct ts_pool *pool, ts_obj obj, const void *page,
 		      uint64_t slot)
 {
 	memcpy(ts_pool_addr(pool, obj), page, 4096);
+	TS_FAULT_POINT("object: raw page written");
 	ts_store_relaxed(ts_pool_page_note(pool, obj), slot);
 	return ts_codec_check(page, 4096, slot);
 }

@@ -6,6 +6,7 @@
  * takes the page, and compresses it now.
  */
 #include "stage.h"
+#include "fault.h"
 
 static int place(struct ts_media *media, struct ts_batch *batch)
 {
@@ -34,6 +35,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		ts_batch_place(batch, i, ts_word_staged(frame[k], check));
 		k++;
 	}
+	TS_FAULT_POINT("stage: frames filled");
 	ts_stats_add(&media->stats, TS_STAT_staged_pages, n);
 	return 0;
 }

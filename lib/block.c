@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 
 #define GAP_BLOCKS 256u
+#define MAP_BLOCKS 64u
 
 _Static_assert(sizeof(struct ts_block) <= 168, "0.25 % of a block");
 
@@ -240,10 +241,13 @@ static void let_go(struct ts_blocks *blocks, uint32_t from, uint32_t to)
 static void sort_free(struct ts_blocks *blocks, uint32_t first, unsigned n,
 		      uint32_t *keep)
 {
-	uint32_t from = first;
-	uint64_t whole, some;
+	uint32_t from = first, n_used = 0;
+	uint64_t whole = 0, some;
 
-	look_up_memory(blocks, first, n, &whole, &some);
+	for (uint32_t b = first; b < first + n; b++)
+		n_used += blocks->meta[b].used > 0;
+	if (n_used < n && *keep)
+		look_up_memory(blocks, first, n, &whole, &some);
 	for (uint32_t b = first; b < first + n; b++) {
 		bool used = blocks->meta[b].used;
 
@@ -287,26 +291,32 @@ struct mapping {
 	uint32_t next;
 };
 
+static void map_run(struct ts_blocks *blocks, uint32_t from, uint32_t to)
+{
+	if (from < to)
+		ts_shm_touch(ts_block_addr(blocks, from),
+			     (size_t)(to - from) << TS_BLOCK_SHIFT);
+}
+
 static void map_some(void *arg)
 {
 	struct mapping *mapping = arg;
 	struct ts_blocks *blocks = mapping->blocks;
-	uint64_t whole, some;
 	uint32_t b;
 
-	while ((b = ts_add_relaxed(&mapping->next, 64)) < blocks->fresh) {
-		unsigned n = blocks->fresh - b < 64 ? blocks->fresh - b : 64;
+	while ((b = ts_add_relaxed(&mapping->next, MAP_BLOCKS)) <
+	       blocks->adopted_end) {
+		uint32_t end = b + MAP_BLOCKS, from = b;
 
-		look_up_memory(blocks, b, n, &whole, &some);
-		while (whole) {
-			unsigned i = (unsigned)__builtin_ctzll(whole), run = 1;
-
-			while (i + run < 64 && whole >> (i + run) & 1)
-				run++;
-			ts_shm_touch(ts_block_addr(blocks, b + i),
-				     (size_t)run << TS_BLOCK_SHIFT);
-			whole &= i + run < 64 ? ~0ull << (i + run) : 0;
+		if (end > blocks->adopted_end)
+			end = blocks->adopted_end;
+		for (; b < end; b++) {
+			if (blocks->meta[b].used)
+				continue;
+			map_run(blocks, from, b);
+			from = b + 1;
 		}
+		map_run(blocks, from, end);
 	}
 }
 
@@ -314,7 +324,11 @@ void ts_blocks_map(struct ts_blocks *blocks)
 {
 	struct mapping mapping = { .blocks = blocks };
 
-	ts_in_parallel(blocks->fresh / 64 + 1, map_some, &mapping);
+	ts_in_parallel(blocks->adopted_end / MAP_BLOCKS + 1, map_some,
+		       &mapping);
+	for (uint32_t b = blocks->touched_head; b != TS_BLOCK_NONE;
+	     b = blocks->meta[b].next)
+		map_run(blocks, b, b + 1);
 }
 
 bool ts_blocks_wants_refill(const struct ts_blocks *blocks)

@@ -119,7 +119,9 @@ static inline int ts_block_adopted_class(const struct ts_block *m)
  */
 void ts_blocks_adopted(struct ts_blocks *blocks);
 
-/* Map what is in memory, so that the request path does not fault. */
+/* After that, before anything is used: map what is in memory, so that the
+ * request path does not fault.
+ */
 void ts_blocks_map(struct ts_blocks *blocks);
 
 /* For the keeper, under the lock: a quarter of the reserve is gone, and there

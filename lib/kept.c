@@ -181,6 +181,8 @@ static int adopt(struct ts_kept *kept, const struct ts_kept_size *size, int id,
 		return wrong(t, err,
 			     "the memory it names (segment %d) is gone, and the pages in it: %s; if no swap is on this device any more, remove the file",
 			     id, strerror(-err));
+	/* In a process that has locked all its memory already. */
+	ts_shm_unpin(&kept->shm);
 	kept->head = (void *)kept->shm.base;
 	if (kept->shm.bytes < HEAD_BYTES || !kept->head->made) {
 		ts_shm_remove(id);
@@ -264,6 +266,20 @@ static void remove_remains(struct ts_keep_note found)
 	TS_FAULT_POINT("kept: remains removed");
 }
 
+void ts_kept_forget(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct ts_keep_note found;
+
+	if (fd < 0)
+		return;
+	found = ts_keepfile_read(fd);
+	close(fd);
+	if (found.state == TS_KEEP_MAKING || found.state == TS_KEEP_ENDED)
+		remove_remains(found);
+	unlink(path);
+}
+
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
 		 const char *path, char *err, size_t err_bytes)
 {
@@ -286,6 +302,31 @@ int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
 		remove_remains(found);
 	}
 	return make(kept, size, &t);
+}
+
+int ts_kept_prepare(const struct ts_kept_size *size, const char *path,
+		    char *err, size_t err_bytes)
+{
+	struct text t = { .path = path, .at = err, .bytes = err_bytes };
+	struct ts_kept kept = { .fd = -1 };
+	struct ts_kept_size as_kept = *size;
+	const uint8_t *base;
+	int id, error;
+	size_t bytes;
+
+	id = ts_keepfile_segment(path);
+	if (id < 0)
+		return wrong(&t, id, "names no memory that could be taken over");
+	error = ts_shm_prepare(id, &base, &bytes);
+	if (error)
+		return wrong(&t, error, "segment %d cannot be mapped: %s", id,
+			     strerror(-error));
+	if (bytes < HEAD_BYTES)
+		return wrong(&t, -EPROTO, "segment %d is too short", id);
+	kept.head = (struct ts_kept_head *)base;
+	kept.shm.id = id;
+	as_kept.n_segments = kept.head->n_segments;
+	return check_head(&kept, &as_kept, &t);
 }
 
 int ts_kept_bind_spill(struct ts_kept *kept, const char *path,

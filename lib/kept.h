@@ -98,6 +98,13 @@ bool ts_kept_readable(const struct ts_kept_head *head);
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
 		 const char *path, char *err, size_t err_bytes);
 
+/* Look at the segment that the file @path names while another process serves
+ * from it, and have its mapping ready for ts_kept_open(). The number of spill
+ * segments is not looked at. Refuses what ts_kept_open() would refuse.
+ */
+int ts_kept_prepare(const struct ts_kept_size *size, const char *path,
+		    char *err, size_t err_bytes);
+
 /* The records of the words are in this spill file, or will be. Returns 0, or
  * -EINVAL with a sentence in @err: what was kept goes with another one.
  */
@@ -105,6 +112,12 @@ struct stat;
 int ts_kept_bind_spill(struct ts_kept *kept, const char *path,
 		       const struct stat *st, bool sealed, char *err,
 		       size_t err_bytes);
+
+/* Nobody serves what the file names, and nobody will: remove it and, if it was
+ * being made or removed when its process was killed, the segment. One in which
+ * pages are kept is the caller's to remove before.
+ */
+void ts_kept_forget(const char *path);
 
 /* A clean stop: the segment and the file go away. */
 void ts_kept_close(struct ts_kept *kept);

@@ -74,6 +74,7 @@ static ts_word adopt_staged(struct ts_media *media, ts_word word,
 	if (ts_word_kind(word) != TS_STAGED ||
 	    (media->stage && ts_stage_adopt(media->stage, staged)))
 		return word;
+	TS_FAULT_POINT("recovery: staged page to be raw");
 	return ts_word_unstaged(word);
 }
 

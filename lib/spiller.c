@@ -13,6 +13,7 @@
 #include "spiller.h"
 #include "compact.h"
 #include "event.h"
+#include "fault.h"
 #include "util/atomic.h"
 #include "util/harden.h"
 
@@ -241,6 +242,7 @@ static void write_pack(struct ts_spiller *spiller, struct ts_pack *pack)
 	struct ts_spill *spill = spiller->core->media.spill;
 
 	ts_sealers_run(&spiller->sealers, pack, &spill->seal);
+	TS_FAULT_POINT("pack: records sealed");
 	ts_pack_end(pack, spill);
 	ts_wear_spend(&spiller->wear, pack->transfer.bytes);
 	pack->started = ts_stats_start();

@@ -2,6 +2,7 @@
 /* stage.c - pages that were accepted and wait to be compressed */
 #include "stage.h"
 #include "cluster.h"
+#include "fault.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -74,6 +75,7 @@ void ts_stage_submit(struct ts_stage *stage, const struct ts_batch *batch)
 {
 	uint32_t before;
 
+	TS_FAULT_POINT("stage: published, not queued");
 	ts_lock(&stage->lock);
 	before = stage->n;
 	for (uint64_t m = batch->staged; m; m &= m - 1) {
@@ -81,6 +83,7 @@ void ts_stage_submit(struct ts_stage *stage, const struct ts_batch *batch)
 
 		append(stage, batch->slot + i, ts_word_obj(batch->word[i]));
 	}
+	TS_FAULT_POINT("stage: batch queued");
 	if (stage->n_waiting &&
 	    (!before || before / TS_STAGE_RUN != stage->n / TS_STAGE_RUN))
 		pthread_cond_signal(&stage->bell);
@@ -151,6 +154,7 @@ unsigned ts_stage_take(struct ts_stage *stage, struct ts_staged *ret_run)
 		stage->n--;
 		n++;
 	}
+	TS_FAULT_POINT("stage: run taken");
 	ts_unlock(&stage->lock);
 	return n;
 }

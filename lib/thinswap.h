@@ -110,6 +110,16 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes);
 int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 		 char *err, size_t err_bytes);
 
+/* For a process that waits to take over the pages which another one keeps at
+ * params->keep_path: look whether this build can read them, and have ready the
+ * memory that ts_store_new() and ts_store_start() will take, so that they find
+ * it although the machine has none left. What is kept is not touched. Returns
+ * 0, or -errno with a sentence in @err: -EPROTO, another layout; -EINVAL,
+ * other sizes.
+ */
+int ts_store_rehearse(const struct ts_params *params, char *err,
+		      size_t err_bytes);
+
 /* Start the keeper and touch the reserve. Call once, after any fork. */
 int ts_store_start(struct ts_store *store);
 

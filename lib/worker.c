@@ -13,6 +13,7 @@
 #include "worker.h"
 #include "account.h"
 #include "compact.h"
+#include "fault.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -108,6 +109,7 @@ static uint64_t publish(const struct run *run, struct ts_batch *batch)
 		ts_change_word(&change, new, 1);
 	}
 	ts_cluster_close(&cluster);
+	TS_FAULT_POINT("worker: run published");
 	ts_change_apply(&run->core->media, &change);
 	return raw;
 }
@@ -122,6 +124,7 @@ static void free_frames(const struct run *run, uint64_t raw)
 		if (!(raw >> i & 1))
 			frame[n++] = run->page[i].frame;
 	ts_pool_free(&media->pool, n, frame);
+	TS_FAULT_POINT("worker: frames freed");
 	ts_stage_release(media->stage, run->n);
 }
 
@@ -142,10 +145,13 @@ static void work_on(const struct run *run)
 		batch.page[i] = ts_pool_addr(&media->pool, run->page[i].frame);
 	if (batch.todo) {
 		compress(run, &batch);
+		TS_FAULT_POINT("worker: run compressed");
 		raw = publish(run, &batch);
+		TS_FAULT_POINT("worker: run published");
 		ts_media_drop(media, batch.n, batch.word);
 	}
 	free_frames(run, raw);
+	TS_FAULT_POINT("worker: frames freed");
 }
 
 static void *run_worker(void *arg)

@@ -6,6 +6,7 @@
  * neither crosses a fork.
  */
 #include "build.h"
+#include "standby.h"
 #include "thinswap.h"
 #include "util/harden.h"
 #include "util/lock.h"
@@ -33,7 +34,14 @@
 #define LOCKED_BESIDE_RAM_BYTES (64ull << 20)
 
 static struct ts_params params;
-static struct ts_store *store;
+static struct ts_store *store; /* NULL until there is one: see standby.h */
+
+static struct ts_store *store_now(void)
+{
+	struct ts_store *now = __atomic_load_n(&store, __ATOMIC_ACQUIRE);
+
+	return now ? now : ts_standby_wait();
+}
 
 /* nbdkit makes a thread for each request that may run beside others. Whoever
  * connects warms all of them; from then on none faults on its stack.
@@ -106,6 +114,7 @@ static void log_event(void *opaque, enum ts_event_level level,
 
 static void plugin_load(void)
 {
+	ts_standby_load();
 	ts_params_init(&params);
 	params.event = log_event;
 }
@@ -170,6 +179,8 @@ static int plugin_get_ready(void)
 {
 	char err[512];
 
+	if (ts_standby_is_on())
+		return 0;
 	if (!ts_store_new(&params, &store, err, sizeof(err)))
 		return 0;
 	nbdkit_error("%s", err);
@@ -196,6 +207,16 @@ static void harden(void)
 		nbdkit_debug("code is not populated: %s", strerror(-err));
 }
 
+static int stand_by(void)
+{
+	char err[512];
+
+	if (!ts_standby_begin(&params, realtime, &store, err, sizeof(err)))
+		return 0;
+	nbdkit_error("%s", err);
+	return -1;
+}
+
 static int plugin_after_fork(void)
 {
 	int err;
@@ -209,6 +230,8 @@ static int plugin_after_fork(void)
 	realtime = ts_harden_is_realtime();
 	if (realtime)
 		ts_harden_realtime(false);
+	if (ts_standby_is_on())
+		return stand_by();
 	err = ts_store_start(store);
 
 	if (!err)
@@ -260,20 +283,29 @@ static int plugin_can_cache(void *handle)
 static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
+	struct ts_store *now;
+
 	enter();
 	enter_class(true);
-	return result(READ, ts_store_read(store, buf, count, offset));
+	now = store_now();
+	if (now)
+		return result(READ, ts_store_read(now, buf, count, offset));
+	memset(buf, 0, count);
+	return 0;
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	struct ts_store *now = store_now();
 	int err;
 
+	if (!now)
+		return result(WRITE, -EBUSY);
 	enter();
 	/* A page that is only copied is no reason to leave. */
-	enter_class(ts_store_would_stage(store, count));
-	err = ts_store_write(store, buf, count, offset);
+	enter_class(ts_store_would_stage(now, count));
+	err = ts_store_write(now, buf, count, offset);
 	enter_class(true);
 	return result(WRITE, err);
 }
@@ -281,16 +313,22 @@ static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
-	return result(TRIM, ts_store_discard(store, count, offset));
+	struct ts_store *now = store_now();
+
+	return result(TRIM, now ? ts_store_discard(now, count, offset) :
+				  -EBUSY);
 }
 
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
+	struct ts_store *now = store_now();
 	int err;
 
+	if (!now)
+		return result(ZERO, -EBUSY);
 	enter_class(false);
-	err = ts_store_zero(store, count, offset);
+	err = ts_store_zero(now, count, offset);
 	enter_class(true);
 	return result(ZERO, err);
 }
@@ -321,9 +359,14 @@ static int add_extent(void *opaque, uint64_t off, uint64_t len,
 static int plugin_extents(void *handle, uint32_t count, uint64_t offset,
 			  uint32_t flags, struct nbdkit_extents *extents)
 {
-	return ts_store_extents(store, count, offset, add_extent, extents) ?
-		       -1 :
-		       0;
+	struct ts_store *now = store_now();
+
+	if (!now) {
+		nbdkit_set_error(EBUSY);
+		return -1;
+	}
+	return ts_store_extents(now, count, offset, add_extent, extents) ? -1 :
+									   0;
 }
 
 static struct nbdkit_plugin plugin = {

@@ -36,6 +36,7 @@ int ts_cmd_stats(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_status(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_top(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_tune(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_upgrade(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_version(int argc, char **argv, const struct ts_cli *cli);
 
 /* Say why a command failed, as text or JSON; returns @code. */

@@ -173,6 +173,10 @@ static void print_kept(const json_t *status)
 	else
 		puts("kept memory    none: what is stored goes with the "
 		     "server");
+	if (json_is_object(json_object_get(status, "standby")))
+		printf("standby        ready to take over, %s of its own\n",
+		       size_of(json_object_get(status, "standby"), "own_bytes",
+			       size, sizeof(size)));
 	if (json_is_real(last))
 		printf("successors     %" JSON_INTEGER_FORMAT
 		       " took over from a dead server, the last in %.2f s\n",

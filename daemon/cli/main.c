@@ -25,6 +25,7 @@ static const char help[] =
 	"  attach          attach the block device and switch swap on\n"
 	"  detach          drain the swap and take the device away\n"
 	"  check [FILE]    judge a configuration, start nothing\n"
+	"  upgrade         go on as what is installed now; swap stays on\n"
 	"  version         version of this program and of the daemon\n"
 	"\n"
 	"  --runtime-dir DIR  of the daemon; default /run/thinswap\n"
@@ -53,6 +54,7 @@ static const struct {
 	{"status", ts_cmd_status},
 	{"top", ts_cmd_top},
 	{"tune", ts_cmd_tune},
+	{"upgrade", ts_cmd_upgrade},
 	{"version", ts_cmd_version},
 };
 

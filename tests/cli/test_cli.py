@@ -18,7 +18,7 @@ import threading
 BUILD = sys.argv[1]
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 COMMANDS = ["attach", "check", "detach", "estimate", "fsck", "metrics",
-            "stats", "status", "top", "tune", "version"]
+            "stats", "status", "top", "tune", "upgrade", "version"]
 failed = 0
 
 

@@ -2,6 +2,7 @@
 /* keeping.c - a kept store, and the journal of what it was told */
 #include "tests/fault/keeping.h"
 #include "fsck.h"
+#include "keepfile.h"
 #include "tests/common/pages.h"
 #include "util/atomic.h"
 #include "util/lock.h"
@@ -135,21 +136,24 @@ static bool is_child(pid_t pid)
 	return false;
 }
 
-/* Call @fn for each segment that a child of ours has made. */
-static unsigned each_segment(void (*fn)(int id))
+/* Segments that a child of ours has made. Pids come again, so those of other
+ * programs are told by their size.
+ */
+unsigned keeping_leaks(void)
 {
 	FILE *f = fopen("/proc/sysvipc/shm", "re");
 	char line[512];
 	unsigned n = 0;
 
 	while (f && fgets(line, sizeof(line), f)) {
+		unsigned long long bytes;
 		int id, pid;
 
-		if (sscanf(line, "%*d %d %*o %*u %d", &id, &pid) != 2 ||
-		    !is_child(pid))
+		if (sscanf(line, "%*d %d %*o %llu %d", &id, &bytes, &pid) !=
+			    3 ||
+		    bytes != journal->segment_bytes || !is_child(pid))
 			continue;
-		if (fn)
-			fn(id);
+		fprintf(stderr, "segment %d is left\n", id);
 		n++;
 	}
 	if (f)
@@ -157,14 +161,12 @@ static unsigned each_segment(void (*fn)(int id))
 	return n;
 }
 
-unsigned keeping_leaks(void)
-{
-	return each_segment(NULL);
-}
-
 void keeping_end(void)
 {
-	each_segment(ts_shm_remove);
+	int id = ts_keepfile_segment(keep_path);
+
+	if (id >= 0)
+		ts_shm_remove(id);
 	unlink(keep_path);
 	unlink(spill_path);
 	rmdir(dir);
@@ -299,6 +301,7 @@ static void expect_adopted(const struct ts_store *store)
 		memset(journal->tried, 0, sizeof(journal->tried));
 	}
 	journal->segment = store->core.kept.shm.id;
+	journal->segment_bytes = store->core.kept.shm.bytes;
 	journal->stopping = 0;
 }
 
@@ -316,6 +319,7 @@ struct ts_store *keeping_open(void)
 	params.spill_path = spills ? spill_path : NULL;
 	params.spill_bytes = spills ? SPILL_BYTES : 0;
 	if (!ts_params_finish(&params, err, sizeof(err)) &&
+	    (!journal->no_stage || !(params.write_behind_bytes = 0)) &&
 	    /* Less to touch for each of many lives. */
 	    (params.reserve_bytes = 256 << 10) &&
 	    !ts_store_new(&params, &store, err, sizeof(err)) &&

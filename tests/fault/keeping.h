@@ -31,6 +31,8 @@ struct journal {
 	uint32_t failed;
 	uint32_t stopping; /* the child stops cleanly: pages may be gone */
 	int segment;       /* that the pages are in */
+	uint64_t segment_bytes;
+	uint32_t no_stage; /* the child writes nothing behind */
 	uint64_t verified, operations;
 
 	/* Of fault points, by their number. */

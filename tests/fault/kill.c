@@ -113,9 +113,12 @@ static void one_life(struct rng *rng, uint64_t *late)
 	journal->last = 0;
 	child = keeping_fork(serve, rng_next(rng));
 	*late += !early;
-	while (!early && !ts_load_acquire(&journal->ready) &&
+	/* From the first thing that it does on, or from the last that it does
+	 * before requests.
+	 */
+	while (!ts_load_acquire(early ? &journal->last : &journal->ready) &&
 	       !journal->failed)
-		ts_sleep_ns(100000);
+		ts_sleep_ns(50000);
 	ts_sleep_ns(rng_below(rng, early ? EARLY_NS : RUN_NS));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* points.c - a process dies at each point where it can be torn apart
  *
- * points [--once] [SEED]
+ * points [--later] [SEED]
  *
  * The library is built with a point after each step that a successor could
  * see (lib/fault.h). First a child goes its whole way, to count how often each
  * is passed: it serves, and stops; or it takes over from one that was killed, at
  * the end or at a point that leaves something to be put right. Then, for each way and
- * each point on it, a child dies at the first time, and another at a later
- * one (not with --once); the next takes over, finds all that was acknowledged, goes on and stops,
+ * each point on it, a child dies at the first time, and with --later another at
+ * a later one; the next takes over, finds all that was acknowledged, goes on and stops,
  * and no memory is left. A point at which nobody dies is a failure.
  */
 #include "tests/fault/keeping.h"
@@ -26,7 +26,7 @@
 #define TRIES 2000u
 #define HELD  64u
 
-static bool once;
+static bool later;
 
 static void change_all(struct ts_store *store, struct rng *rng)
 {
@@ -164,6 +164,13 @@ static void take_over(uint64_t seed)
 	keeping_close(store);
 }
 
+/* The successor stages nothing, and has no room for what was. */
+static void unstage(uint64_t seed)
+{
+	journal->no_stage = 1;
+	take_over(seed);
+}
+
 static unsigned point(const char *name)
 {
 	for (unsigned i = 0; i < keeping_points(); i++)
@@ -184,6 +191,7 @@ static bool run(void (*fn)(uint64_t seed), uint64_t seed, uint32_t armed,
 	journal->armed = armed;
 	journal->armed_hit = hit;
 	journal->died = 0;
+	journal->no_stage = 0;
 	pid = keeping_fork(fn, seed);
 	waitpid(pid, &status, 0);
 	journal->armed = 0;
@@ -193,7 +201,7 @@ static bool run(void (*fn)(uint64_t seed), uint64_t seed, uint32_t armed,
 	return journal->died;
 }
 
-enum way { SERVING, TAKING_OVER, AFTER_MAKING, AFTER_ATTACHING, WAYS };
+enum way { SERVING, TAKING_OVER, AFTER_MAKING, AFTER_ATTACHING, UNSTAGING, WAYS };
 
 static const struct {
 	const char *name;
@@ -206,6 +214,8 @@ static const struct {
 	[AFTER_MAKING] = { "beginning again", take_over, "kept: head written" },
 	[AFTER_ATTACHING] = { "taking over a cluster without pages", take_over,
 			      "map: words published" },
+	[UNSTAGING] = { "taking over what was staged", unstage,
+			"stage: batch queued" },
 };
 
 static void prepare(enum way way, uint64_t seed)
@@ -254,7 +264,7 @@ static unsigned try_way(enum way way, const uint64_t *hits, struct rng *rng,
 
 		died_at[i] |= now;
 		died += now;
-		if (hits[i] > 3 && !once)
+		if (later && hits[i] > 3)
 			died += try_point(way, i,
 					  2 + rng_below(rng, hits[i] / 2 - 1),
 					  rng_next(rng));
@@ -286,8 +296,8 @@ int main(int argc, char **argv)
 	unsigned died = 0;
 
 	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--once"))
-			once = true;
+		if (!strcmp(argv[i], "--later"))
+			later = true;
 		else
 			rng.state = strtoull(argv[i], NULL, 0);
 	}

@@ -7,7 +7,6 @@ ever short of memory. Cases 1 and 2 are looked at on the serving process while
 it works.
 """
 
-import json
 import os
 import re
 import shutil
@@ -16,101 +15,20 @@ import subprocess
 import time
 
 import daemontest
-from daemontest import (BUILD, Instance, Skip, check, loops_below, need_swap,
-                        swaps, wait_for)
+from daemontest import Instance, Skip, check, need_swap, swaps, wait_for
+from swaptest import (DATA, LIMIT, Cgroup, Turn, page_file, pager, result,
+                      used)
 
-MIB = 1 << 20
-HERE = os.path.dirname(os.path.abspath(__file__))
-PAGER = os.path.join(BUILD, "tests", "system", "ts-pager")
-LIMIT, DATA = 96 * MIB, 256 * MIB
 KEYS = {"device.attach": '"fuse"', "device.size": '"1G"',
         "device.priority": "32010", "ram.budget": '"256M"',
         "device.connections": "2", "tuning.threads": "16"}
-
-
-class Cgroup:
-    """A memory cgroup of version 1 or 2 with a limit."""
-
-    def __init__(self, limit):
-        with open("/proc/mounts") as file:
-            mounts = [line.split() for line in file]
-        v1 = [m[1] for m in mounts
-              if m[2] == "cgroup" and "memory" in m[3].split(",")]
-        v2 = [m[1] for m in mounts if m[2] == "cgroup2"]
-        if not v1 and not v2:
-            raise Skip("no memory cgroup controller")
-        self.path = os.path.join((v1 or v2)[0], f"thinswapd-test-{os.getpid()}")
-        if not v1:
-            with open(os.path.join(v2[0], "cgroup.subtree_control"), "w") as f:
-                f.write("+memory")
-        os.mkdir(self.path)
-        self.limit_file = os.path.join(
-            self.path, "memory.limit_in_bytes" if v1 else "memory.max")
-        self.set_limit(limit)
-
-    def set_limit(self, limit):
-        with open(self.limit_file, "w") as file:
-            file.write(str(limit))
-
-    def run(self, *argv):
-        procs = os.path.join(self.path, "cgroup.procs")
-
-        def enter():
-            with open(procs, "w") as file:
-                file.write(str(os.getpid()))
-
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
-                                preexec_fn=enter)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        with open(os.path.join(self.path, "cgroup.procs")) as file:
-            for pid in file.read().split():
-                os.kill(int(pid), signal.SIGKILL)
-        wait_for(self.remove, "the cgroup to be empty")
-
-    def remove(self):
-        try:
-            os.rmdir(self.path)
-        except OSError:
-            return False
-        return True
-
-
-def page_file():
-    done = subprocess.run(
-        ["bash", "-c", '. "$1" && ts_pages data', "-",
-         os.path.join(HERE, "pages.sh")],
-        capture_output=True, text=True, timeout=280)
-    check(done.returncode == 0, "page file", done.stderr)
-    return done.stdout.strip()
-
-
-def pager(group, pages, *more):
-    return group.run(PAGER, "--pages", pages, "--size", str(DATA), "--json",
-                     *more)
-
-
-def result(process):
-    out, _ = process.communicate(timeout=280)
-    check(process.returncode == 0, "the pager found nothing wrong", out)
-    report = json.loads(out)
-    check(report["wrong_pages"] == 0, "0 pages wrong", report)
-    return report
-
-
-def used(it):
-    return sum(swaps()[dev][1] * 1024 for dev in loops_below(it.dir)
-               if dev in swaps())
 
 
 def test_swap(tmp):
     """start, swap, status, reload, drain, stop; every byte verified"""
     need_swap()
     pages = page_file()
-    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
         it.start()
         it.remember_servers()
         work = pager(group, pages, "--touches", "30000")
@@ -158,7 +76,7 @@ def test_steady(tmp):
         raise Skip("strace is not installed")
     pages = page_file()
     trace = os.path.join(tmp, "trace")
-    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
         it.start()
         server = it.server_pid()
         work = pager(group, pages, "--rewrite", "90", "--seconds", "12")
@@ -210,7 +128,8 @@ def test_drain_refused(tmp):
     # The daemon alone sees a machine without memory, in its own namespace.
     prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
               f'mount --bind {meminfo} /proc/meminfo && exec "$@"', "sh"]
-    with Instance(tmp, KEYS, prefix=prefix) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS, prefix=prefix) as it, \
+            Cgroup(LIMIT) as group:
         it.start()
         if len(swaps()) > 1:
             raise Skip("another swap area has room, which counts")

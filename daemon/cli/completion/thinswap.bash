@@ -7,7 +7,7 @@
 _thinswap() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
 	local commands='attach check detach estimate fsck metrics stats status
-		top tune version'
+		top tune upgrade version'
 	local command='' word options i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -45,7 +45,7 @@ _thinswap() {
 	fsck) options='--file --keep --segment --spill --json --help' ;;
 	metrics) options='--listen --file --help' ;;
 	stats) options='--file --json --format --watch --count --help' ;;
-	status | version) options='--json --help' ;;
+	status | upgrade | version) options='--json --help' ;;
 	top) options='--file --seconds --help' ;;
 	tune)
 		options='--file --json --help ram= level= high-water= low-water=
