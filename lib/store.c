@@ -148,6 +148,7 @@ static int init_stats(struct ts_store *store, const char *path, char *err,
 	struct ts_stats *stats = &store->core.media.stats;
 	int error = 0;
 
+	ts_ticks_init();
 	if (path)
 		error = ts_statsfile_new(file, path, TS_VERSION, err,
 					 err_bytes);

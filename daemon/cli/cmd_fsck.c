@@ -64,18 +64,15 @@ static int parse(int argc, char **argv, struct options *o, struct ts_cli *cli)
 static int fail(const struct ts_cli *cli, int error, const char *text)
 {
 	enum ts_exit code = TS_EXIT_FAILED;
+	char sentence[700];
 
 	if (error == -EACCES || error == -EPERM)
 		code = TS_EXIT_NO_PERMISSION;
 	else if (error == -ENOENT || error == -ESRCH)
 		code = TS_EXIT_NO_DAEMON;
-	if (cli->json)
-		ts_cli_print_json(json_pack("{s:b, s:i, s:s}", "ok", 0,
-					    "exit_code", code, "error", text));
-	else
-		fprintf(stderr, "thinswap: %s%s\n", text,
-			code == TS_EXIT_NO_PERMISSION ? "; try sudo" : "");
-	return code;
+	snprintf(sentence, sizeof(sentence), "%s%s", text,
+		 code == TS_EXIT_NO_PERMISSION ? "; try sudo" : "");
+	return ts_cli_fail(cli, (int)code, sentence);
 }
 
 /* By the server's process, which the statistics name. */

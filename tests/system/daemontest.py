@@ -16,6 +16,7 @@ import fcntl
 import inspect
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -105,6 +106,12 @@ def need_swap():
     for path in ("/dev/fuse", "/dev/loop-control", "/proc/swaps"):
         if not os.path.exists(path):
             raise Skip(f"{path} does not exist")
+
+
+def need_tools(*tools):
+    for tool in tools:
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not installed")
 
 
 def without_capability(name):
@@ -305,6 +312,22 @@ class Instance:
             if age < time.monotonic() - begin or not stats["server"]["alive"]:
                 return stats
             time.sleep(0.05)
+
+    def qemu_io(self, *commands):
+        args = [word for command in commands for word in ("-c", command)]
+        return subprocess.run(
+            ["qemu-io", "-f", "raw", *args,
+             f"nbd+unix:///?socket={self.socket_path()}"],
+            capture_output=True, text=True, timeout=100)
+
+    def write_noise(self, n, offset=0):
+        """n pages that do not compress; the file that has them too, None
+        when some did not fit."""
+        path = f"{self.config}.{offset}"
+        with open(path, "wb") as file:
+            file.write(random.Random(n + offset).randbytes(n * 4096))
+        done = self.qemu_io(f"write -q -s {path} {offset} {n * 4096}")
+        return path if done.returncode == 0 else None
 
     def socket_path(self, name="socket"):
         return os.path.join(self.dir, name)
