@@ -7,8 +7,8 @@
  *   swap on, the server lives      both, as they are
  *   swap on, the server is dead    a new server on the kept memory, connected
  *                                  to the same device, where the route can
- *   no device, the server lives    the server, if it is as configured: it
- *                                  may have clients
+ *   no device, the server lives    the server, if it keeps what it has or is
+ *                                  as configured: it may have clients
  *
  * Everything else is for the caller to refuse or to clean up.
  */

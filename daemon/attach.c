@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* attach.c - choosing a route, and what dead instances left
  *
- * The note is "ROUTE DEVICE CONNECTIONS". A device that a dead instance left
+ * The note is "ROUTE DEVICE CONNECTIONS SERVER". A device that a dead instance left
  * switched on as swap holds pages of live processes; a fresh, empty store
  * behind it would hand them zeros. What can be taken over is, by adopt.c; here
  * the start is refused, whatever else could be done.
@@ -98,9 +98,11 @@ int ts_attach_find_swap(const struct ts_runtime *rt, struct ts_attach *ret)
 	const struct ts_attach_ops *ops;
 	unsigned connections = 1;
 	struct ts_swap_use use;
+	int served_by = 0;
 
 	if (ts_runtime_read_note(rt, DEVICE_NOTE, note, sizeof(note)) < 0 ||
-	    sscanf(note, "%15s %31s %u", route, device, &connections) < 2 ||
+	    sscanf(note, "%15s %31s %u %d", route, device, &connections,
+		   &served_by) < 2 ||
 	    strncmp(device, "/dev/", 5) != 0 || !(ops = route_named(route)) ||
 	    ts_swap_lookup(device, &use) < 0)
 		return -ENOENT;
@@ -108,6 +110,7 @@ int ts_attach_find_swap(const struct ts_runtime *rt, struct ts_attach *ret)
 	strcpy(ret->device, device);
 	ret->size_bytes = size_of(device);
 	ret->connections = connections;
+	ret->served_by = served_by;
 	return 0;
 }
 
@@ -158,8 +161,9 @@ int ts_attach_note(struct ts_attach *attach, struct ts_error *error)
 	char note[64];
 	int err;
 
-	snprintf(note, sizeof(note), "%s %s %u", attach->ops->name,
-		 attach->device, attach->connections);
+	attach->served_by = attach->server->pid;
+	snprintf(note, sizeof(note), "%s %s %u %d", attach->ops->name,
+		 attach->device, attach->connections, attach->served_by);
 	err = ts_runtime_note(attach->rt, DEVICE_NOTE, note);
 	return err < 0 ? ts_fail(error, err, "note the device: %m") : 0;
 }

@@ -35,7 +35,10 @@ struct ts_attach {
 	char device[TS_DEVICE_BYTES]; /* "/dev/nbd0"; "" while detached */
 	uint64_t size_bytes;
 	unsigned connections;
+	pid_t served_by; /* the server that the device is connected to; 0: who
+			  * knows */
 	struct ts_nbd_warmth warmth;  /* of the connection that took longest */
+	struct ts_nbd_spare *spare;   /* made by prepare(); NULL */
 	int device_fd;                /* held open; -1 */
 };
 
@@ -56,6 +59,21 @@ struct ts_attach_ops {
 	 * done.
 	 */
 	int (*reconnect)(struct ts_attach *attach, struct ts_error *error);
+
+	/* Make and warm connections to @server, which stands by at the socket
+	 * @name; give them to the device later, when it serves; or close
+	 * them. NULL where reconnect is.
+	 */
+	int (*prepare)(struct ts_attach *attach, const char *name,
+		       const struct ts_child *server, struct ts_error *error);
+	int (*hand_over)(struct ts_attach *attach, struct ts_error *error);
+	void (*drop)(struct ts_attach *attach);
+
+	/* Requests from now on time out after @timeout_s, until the next
+	 * hand_over(). NULL where prepare is.
+	 */
+	int (*hasten)(struct ts_attach *attach, unsigned timeout_s,
+		      struct ts_error *error);
 
 	/* Undo what a dead instance left, given the text it noted. Nothing
 	 * is in use as swap.
@@ -83,7 +101,7 @@ int ts_attach_choose(const struct ts_config *config,
 		     const struct ts_attach_ops **ret, struct ts_error *error);
 
 /* The device that a dead instance noted, if it is still on as swap: sets ops,
- * device, size_bytes and connections. -ENOENT when there is none.
+ * device, size_bytes, connections and served_by. -ENOENT when there is none.
  */
 int ts_attach_find_swap(const struct ts_runtime *rt, struct ts_attach *ret);
 
@@ -96,7 +114,9 @@ bool ts_attach_holds_swap(const struct ts_attach *attach);
  */
 int ts_attach_reclaim(const struct ts_runtime *rt, struct ts_error *error);
 
-/* For the routes: note the device, or forget it. */
+/* Note the device and who serves it, or forget it. For the routes, and for
+ * whoever has connected the device to another server.
+ */
 int ts_attach_note(struct ts_attach *attach, struct ts_error *error);
 void ts_attach_forget(struct ts_attach *attach);
 

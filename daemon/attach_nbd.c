@@ -32,6 +32,8 @@
 #define NBD_BLOCK_BYTES 4096
 #define LEAST_REQUESTS 4 /* the kernel's BLKDEV_MIN_RQ */
 
+static int nbd_reconnect(struct ts_attach *attach, struct ts_error *error);
+
 static int index_of(const char *device)
 {
 	int index;
@@ -107,27 +109,28 @@ static void close_all(struct nbd_handle **handles, unsigned n)
 		nbd_close(handles[i]);
 }
 
-/* Open up to @want connections, warm them, by reading alone unless @write, and
+/* Open up to @want connections to @server at the socket @name, warm them, by reading alone unless @write, and
  * describe the export. @ret_n is what the server supports; on error nothing
  * stays open.
  */
-static int open_connections(struct ts_attach *attach, unsigned want, bool write,
-			    struct nbd_handle **ret, unsigned *ret_n,
-			    struct ts_nbd_export *ret_export,
+static int open_connections(struct ts_attach *attach, const char *name,
+			    const struct ts_child *server, unsigned want,
+			    bool write, struct nbd_handle **ret,
+			    unsigned *ret_n, struct ts_nbd_export *ret_export,
 			    struct ts_error *error)
 {
 	char path[TS_RUNTIME_PATH_BYTES];
 	unsigned n = 0;
 	int err = 0;
 
-	ts_runtime_path(attach->rt, "socket", path);
+	ts_runtime_path(attach->rt, name, path);
 	while (n < want) {
 		struct ts_nbd_warmth warmth;
 
 		if (ts_stop_is_requested())
 			err = ts_fail(error, -ECANCELED, "told to stop");
 		else
-			err = ts_nbd_open(path, attach->server,
+			err = ts_nbd_open(path, server,
 					  TS_NBD_FOR_KERNEL,
 					  CONNECT_TIMEOUT_MS, &ret[n], error);
 		if (err < 0)
@@ -136,8 +139,8 @@ static int open_connections(struct ts_attach *attach, unsigned want, bool write,
 		err = ts_nbd_describe(ret[n - 1], ret_export, error);
 		if (err < 0)
 			break;
-		err = ts_nbd_warm(ret[n - 1], attach->server->pid, write,
-				  &warmth, error);
+		err = ts_nbd_warm(ret[n - 1], server->pid, write, &warmth,
+				  error);
 		if (err < 0)
 			break;
 		if (warmth.rounds > attach->warmth.rounds)
@@ -188,8 +191,8 @@ static int nbd_attach(struct ts_attach *attach, struct ts_error *error)
 	if (want > MAX_CONNECTIONS)
 		want = MAX_CONNECTIONS;
 	attach->warmth = (struct ts_nbd_warmth){0};
-	err = open_connections(attach, want, true, handles, &n, &export,
-			       error);
+	err = open_connections(attach, ts_front_nbd.path, attach->server, want,
+			       true, handles, &n, &export, error);
 	if (err < 0)
 		return err;
 	describe_device(attach, handles, n, &export, sockets, &device);
@@ -241,27 +244,82 @@ static int nbd_detach(struct ts_attach *attach, struct ts_error *error)
 	return err;
 }
 
-static int nbd_reconnect(struct ts_attach *attach, struct ts_error *error)
-{
+struct ts_nbd_spare {
 	struct nbd_handle *handles[MAX_CONNECTIONS];
+	struct ts_nbd_export export;
+	unsigned n;
+};
+
+static void nbd_drop(struct ts_attach *attach)
+{
+	if (!attach->spare)
+		return;
+	close_all(attach->spare->handles, attach->spare->n);
+	free(attach->spare);
+	attach->spare = NULL;
+}
+
+/* Not warmed by writing: the store is full of pages in use. */
+static int nbd_prepare(struct ts_attach *attach, const char *name,
+		       const struct ts_child *server, struct ts_error *error)
+{
+	struct ts_nbd_spare *spare = calloc(1, sizeof(*spare));
+	int err;
+
+	nbd_drop(attach);
+	if (!spare)
+		return ts_fail(error, -ENOMEM, "connections: %m");
+	attach->warmth = (struct ts_nbd_warmth){0};
+	err = open_connections(attach, name, server, attach->connections,
+			       false, spare->handles, &spare->n,
+			       &spare->export, error);
+	if (err == 0)
+		err = ts_nbdnl_prepare(error);
+	attach->spare = spare;
+	if (err < 0)
+		nbd_drop(attach);
+	return err;
+}
+
+static int nbd_hand_over(struct ts_attach *attach, struct ts_error *error)
+{
+	struct ts_nbd_spare *spare = attach->spare;
 	char backend[TS_RUNTIME_DIR_BYTES + 16];
 	struct ts_nbdnl_device device;
-	struct ts_nbd_export export;
 	int sockets[MAX_CONNECTIONS], err;
-	unsigned n = 0;
 
-	/* Not warmed by writing: the store is full of pages in use. */
-	attach->warmth = (struct ts_nbd_warmth){0};
-	err = open_connections(attach, attach->connections, false, handles,
-			       &n, &export, error);
-	if (err < 0)
-		return err;
-	describe_device(attach, handles, n, &export, sockets, &device);
+	if (!spare)
+		return nbd_reconnect(attach, error);
+	describe_device(attach, spare->handles, spare->n, &spare->export,
+			sockets, &device);
 	device.index = index_of(attach->device);
 	device.backend = backend_name(attach->rt, backend, sizeof(backend));
 	err = ts_nbdnl_reconfigure(&device, error);
-	close_all(handles, n);
+	nbd_drop(attach);
 	return err;
+}
+
+static int nbd_hasten(struct ts_attach *attach, unsigned timeout_s,
+		      struct ts_error *error)
+{
+	char backend[TS_RUNTIME_DIR_BYTES + 16];
+	struct ts_nbdnl_device device = {
+		.index = index_of(attach->device),
+		.timeout_s = timeout_s,
+		.dead_conn_timeout_s =
+			attach->config->tuning.dead_conn_timeout_s,
+		.backend = backend_name(attach->rt, backend, sizeof(backend)),
+	};
+
+	return ts_nbdnl_reconfigure(&device, error);
+}
+
+static int nbd_reconnect(struct ts_attach *attach, struct ts_error *error)
+{
+	int err = nbd_prepare(attach, ts_front_nbd.path, attach->server,
+			      error);
+
+	return err < 0 ? err : nbd_hand_over(attach, error);
 }
 
 /* Is this device ours by its identifier? Kernels before 5.14 keep none; then
@@ -300,5 +358,9 @@ const struct ts_attach_ops ts_attach_nbd = {
 	.attach = nbd_attach,
 	.detach = nbd_detach,
 	.reconnect = nbd_reconnect,
+	.prepare = nbd_prepare,
+	.hand_over = nbd_hand_over,
+	.drop = nbd_drop,
+	.hasten = nbd_hasten,
 	.reclaim = nbd_reclaim,
 };

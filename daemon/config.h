@@ -35,6 +35,12 @@ enum ts_config_attach {
 	TS_ATTACH_NONE, /* serve the socket only */
 };
 
+enum ts_config_standby {
+	TS_STANDBY_AUTO, /* for a device that another server can be given */
+	TS_STANDBY_ALWAYS,
+	TS_STANDBY_NEVER,
+};
+
 enum ts_config_realtime {
 	TS_REALTIME_AUTO, /* SCHED_RR where it can be had */
 	TS_REALTIME_ALWAYS,
@@ -64,6 +70,8 @@ struct ts_config {
 	struct {
 		int level; /* of zstd */
 		bool dictionary;
+		uint64_t write_behind_bytes; /* 0: none */
+		int workers; /* 0: one a processor */
 	} codec;
 	struct {
 		char path[TS_CONFIG_PATH_BYTES]; /* "": no spill tier */
@@ -86,6 +94,7 @@ struct ts_config {
 		int dead_conn_timeout_s; /* without a server, until EIO */
 		int attach_timeout_s;    /* for the device and for EBUSY */
 		int realtime;            /* enum ts_config_realtime */
+		int standby;             /* enum ts_config_standby */
 		int high_water_percent;  /* of ram.budget */
 		int low_water_percent;
 		/* A path, or a name that is looked up in PATH. */

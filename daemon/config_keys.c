@@ -29,6 +29,13 @@ static const char *const realtime_choices[] = {
 	NULL,
 };
 
+static const char *const standby_choices[] = {
+	[TS_STANDBY_AUTO] = "auto",
+	[TS_STANDBY_ALWAYS] = "always",
+	[TS_STANDBY_NEVER] = "never",
+	NULL,
+};
+
 static const char *const spent_choices[] = {"fail", "wait", NULL};
 
 #define FIELD(path) .offset = offsetof(struct ts_config, path)
@@ -95,6 +102,20 @@ static const struct ts_config_key keys[] = {
 		FIELD(codec.dictionary), .default_text = "true",
 		.also = "dict train",
 		.help = "train dictionaries on what is swapped",
+	},
+	{
+		.section = "codec", .name = "write-behind",
+		.type = TS_KEY_SIZE,
+		FIELD(codec.write_behind_bytes),
+		.min = 0, .max = TS_WRITE_BEHIND_MAX_BYTES,
+		.default_text = "\"8M\"", .also = "stage stage-size writeback",
+		.help = "pages accepted before they are compressed; 0 is none",
+	},
+	{
+		.section = "codec", .name = "workers", .type = TS_KEY_INT,
+		FIELD(codec.workers), .min = 0, .max = 64,
+		.default_text = "0", .also = "jobs compressors",
+		.help = "threads that compress them; 0 is one a processor",
 	},
 	{
 		.section = "spill", .name = "path", .type = TS_KEY_FILE,
@@ -167,7 +188,7 @@ static const struct ts_config_key keys[] = {
 	{
 		.section = "tuning", .name = "threads", .type = TS_KEY_INT,
 		FIELD(tuning.threads), .min = 1, .max = 64,
-		.default_text = "16", .also = "workers jobs",
+		.default_text = "16", .also = "server-threads",
 		.help = "threads that serve one connection",
 	},
 	{
@@ -196,6 +217,13 @@ static const struct ts_config_key keys[] = {
 		FIELD(tuning.realtime), .choices = realtime_choices,
 		.default_text = "\"auto\"", .also = "rt sched-rr",
 		.help = "SCHED_RR for the serving threads",
+	},
+	{
+		.section = "tuning", .name = "standby",
+		.type = TS_KEY_CHOICE,
+		FIELD(tuning.standby), .choices = standby_choices,
+		.default_text = "\"auto\"", .also = "spare successor",
+		.help = "a second server, ready to take over",
 	},
 	{
 		.section = "tuning", .name = "high-water",

@@ -19,6 +19,7 @@
 #include "drain.h"
 #include "log.h"
 #include "status.h"
+#include "upgrade.h"
 
 #define MAX_CLIENTS       16
 #define MAX_REQUEST_BYTES 1024
@@ -136,10 +137,21 @@ static void do_tune(struct client *client, json_t *request)
 
 	if (!set)
 		answer_error(client, "usage", "tune: \"set\" is missing");
-	else if (ts_visible_tune(client->control->d, set, "tune", &error) < 0)
+	else if (ts_visible_tune(client->control->d, set, "tune", true,
+				 &error) < 0)
 		answer_error(client, "failed", error.text);
 	else
 		answer_result(client, json_object());
+}
+
+/* On success nobody is left here who could answer. */
+static void do_upgrade(struct client *client)
+{
+	struct ts_error error;
+
+	ts_upgrade_begin(client->control->d, client->fd, &error);
+	ts_log(LOG_ERR, "upgrade: nothing changed: %s", error.text);
+	answer_error(client, "failed", error.text);
 }
 
 static void handle(struct client *client, const char *line)
@@ -158,6 +170,8 @@ static void handle(struct client *client, const char *line)
 		do_detach(client, request);
 	else if (strcmp(command, "tune") == 0)
 		do_tune(client, request);
+	else if (strcmp(command, "upgrade") == 0)
+		do_upgrade(client);
 	else
 		answer_error(client, "usage", "unknown command");
 	json_decref(request);

@@ -8,6 +8,7 @@
  *   > {"command": "attach", "swapon": true}
  *   > {"command": "detach", "force": false}
  *   > {"command": "tune", "set": "ram=1G"}
+ *   > {"command": "upgrade"}
  *   < {"progress": "draining, 12 MiB left"}        any number of these
  *   < {"ok": true, "result": {...}}                then one of these
  *   < {"ok": false, "reason": "refused", "error": "..."}

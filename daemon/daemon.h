@@ -26,6 +26,7 @@
 #include "revive.h"
 #include "runtime.h"
 #include "spawn.h"
+#include "standby.h"
 #include "steps.h"
 #include "visible.h"
 
@@ -43,6 +44,8 @@ struct ts_drain;
 
 struct ts_daemon {
 	struct ts_config config;
+	char program[PATH_MAX];  /* this one, as it was started */
+	char **argv;
 	const char *config_path; /* as given; NULL: the installed place */
 	const char *runtime_dir;
 	enum ts_state state;
@@ -57,8 +60,13 @@ struct ts_daemon {
 	struct ts_child server;
 	struct ts_probe *probe;
 	struct ts_revival revival;
+	struct ts_standby standby;
 	bool adopted;       /* from a dead instance: see adopt.h */
 	bool server_lived;  /* when that was done */
+	bool server_differs; /* it is not as configured */
+	bool must_connect;  /* its device has no connection to a server */
+	bool upgraded;      /* the image before was told to upgrade */
+	int upgrade_client; /* who did, for the answer; -1 */
 	bool memory_lived;  /* kept memory was there before the start */
 	struct ts_attach attach;
 	bool wants_swapon; /* for the attach under way */
@@ -71,10 +79,15 @@ struct ts_daemon {
 	sd_event *event;
 	sd_event_source *server_source;
 	sd_event_source *tick_source;
+	struct ts_nbdnl_link *link; /* see link.h; NULL */
+	sd_event_source *link_source, *link_timer;
 	struct ts_control *control;
 	struct ts_drain *drain;
 	bool stop_wanted; /* end when the drain has succeeded */
+	bool leaving;     /* end, and leave all to the next instance */
 	uint64_t warned_ns[TS_N_WARNINGS + 1]; /* see visible.h; 0: never */
+	unsigned tuned;   /* bit by enum ts_tune_key; see visible.h */
+	bool ram_closed;  /* ram-admission was tuned to false */
 	bool stuck;       /* reads through the store do not come back */
 	int exit_code;
 };
@@ -94,6 +107,9 @@ int ts_daemon_unserve(struct ts_daemon *d, struct ts_error *error);
 
 /* start.c: attach, and swap on unless @swapon is false. Blocks for seconds. */
 int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error);
+
+/* start.c: connect the attached device to the server that runs now. */
+int ts_daemon_connect(struct ts_daemon *d, struct ts_error *error);
 
 /* start.c: go on with the device of a dead instance, which is adopted. */
 int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error);

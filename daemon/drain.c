@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "control.h"
 #include "daemon.h"
 #include "log.h"
+#include "notify.h"
 #include "swaparea.h"
 #include "util/size.h"
 #include "watch.h"
@@ -61,7 +61,7 @@ static void tell_progress(struct ts_daemon *d)
 	snprintf(text, sizeof(text), "draining %s: %s left", d->attach.device,
 		 ts_size_format(use.used_bytes, left, sizeof(left)));
 	ts_daemon_status(d, "%s", text);
-	sd_notifyf(0, "EXTEND_TIMEOUT_USEC=%llu", EXTEND_US);
+	ts_notify("EXTEND_TIMEOUT_USEC=%llu", EXTEND_US);
 	ts_control_drain_progress(d->control, text);
 }
 
@@ -91,14 +91,33 @@ static int finish(struct ts_daemon *d)
 	return err;
 }
 
+/* What swapoff was short of: the machine's memory, or that of a memory cgroup
+ * which owns some of the pages, and which nobody can tell beforehand.
+ */
+static const char *short_of(const struct ts_daemon *d, const char *output)
+{
+	struct ts_swap_room room;
+	struct ts_error error;
+
+	if (!strstr(output, strerror(ENOMEM)) ||
+	    ts_swap_measure_room(d->attach.device, &room, &error) < 0)
+		return "";
+	return room.missing_bytes
+		       ? ". Memory has no room for all of it: free some"
+		       : ". The machine has room for all of it, so a memory "
+			 "cgroup has not: raise memory.max of the processes "
+			 "that are swapped out";
+}
+
 static void fail(struct ts_daemon *d, int status, const char *output)
 {
 	struct ts_error error;
 
 	ts_fail(&error, -EIO,
 		"swapoff %s failed with status %d%s%s; it is "
-		"still on and still served",
-		d->attach.device, status, output[0] ? ": " : "", output);
+		"still on and still served%s",
+		d->attach.device, status, output[0] ? ": " : "", output,
+		short_of(d, output));
 	ts_log(LOG_ERR, "%s", error.text);
 	d->state = d->revival.gave_up ? TS_FAILED : d->drain->back_to;
 	free_drain(d);

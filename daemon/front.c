@@ -31,9 +31,47 @@ void ts_args_add(struct ts_args *args, const char *format, ...)
 	args->argv[args->n] = NULL;
 }
 
+void ts_args_set(struct ts_args *args, const char *key, const char *value)
+{
+	char room[sizeof(args->room)], *text = room;
+	size_t len = strlen(key);
+	unsigned n = args->n;
+
+	memcpy(room, args->room, args->used);
+	args->n = 0;
+	args->used = 0;
+	for (unsigned i = 0; i < n; i++, text += strlen(text) + 1)
+		if (strncmp(text, key, len) || text[len] != '=')
+			ts_args_add(args, "%s", text);
+	ts_args_add(args, "%s=%s", key, value);
+}
+
+void ts_args_copy(struct ts_args *args, const struct ts_args *from)
+{
+	args->n = args->used = 0;
+	for (unsigned i = 0; i < from->n; i++)
+		ts_args_add(args, "%s", from->argv[i]);
+}
+
+static const char *next_arg(const struct ts_args *args, unsigned *at)
+{
+	while (*at < args->n && strncmp(args->argv[*at], "ram-max=", 8) == 0)
+		(*at)++;
+	return *at < args->n ? args->argv[(*at)++] : NULL;
+}
+
 bool ts_args_equal(const struct ts_args *a, const struct ts_args *b)
 {
-	return a->used == b->used && memcmp(a->room, b->room, a->used) == 0;
+	unsigned at_a = 0, at_b = 0;
+	const char *from_a, *from_b;
+
+	do {
+		from_a = next_arg(a, &at_a);
+		from_b = next_arg(b, &at_b);
+		if (!from_a || !from_b)
+			return from_a == from_b;
+	} while (strcmp(from_a, from_b) == 0);
+	return false;
 }
 
 /* Under whole-machine pressure the keeper gets memory only after pages have
@@ -82,6 +120,10 @@ void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
 	ts_args_add(args, "reserve=%" PRIu64, reserve_bytes(config));
 	ts_args_add(args, "level=%d", config->codec.level);
 	ts_args_add(args, "dictionary=%s", truth(config->codec.dictionary));
+	ts_args_add(args, "write-behind=%" PRIu64,
+		    config->codec.write_behind_bytes);
+	if (config->codec.workers)
+		ts_args_add(args, "workers=%d", config->codec.workers);
 	ts_args_add(args, "stats=%s",
 		    ts_runtime_path(rt, TS_STATS_NAME, path));
 	if (config->spill.path[0])

@@ -27,7 +27,15 @@ struct ts_args {
 void ts_args_add(struct ts_args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Do two command lines say the same? */
+/* Give a parameter, KEY=VALUE, another value; append it if it is not there. */
+void ts_args_set(struct ts_args *args, const char *key, const char *value);
+
+/* Make @args what @from is. */
+void ts_args_copy(struct ts_args *args, const struct ts_args *from);
+
+/* Do two command lines say the same? Beside the limit of the budget, which
+ * belongs to the memory and not to the configuration.
+ */
 bool ts_args_equal(const struct ts_args *a, const struct ts_args *b);
 
 /* Append what the engine's parameters are, beside its size. */

@@ -10,10 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "build.h"
 #include "daemon.h"
 #include "drain.h"
+#include "fdstore.h"
+#include "handover.h"
 #include "log.h"
 #include "stop.h"
+#include "upgrade.h"
 #include "watch.h"
 
 enum {
@@ -21,6 +25,8 @@ enum {
 	EXIT_USAGE = 2,
 	EXIT_CONFIG = 6, /* systemd: "program not configured" */
 };
+
+#define START_TRIES 3
 
 static const char help[] =
 	"Usage: thinswapd [OPTION]...\n"
@@ -115,12 +121,36 @@ static int start(struct ts_daemon *d, struct ts_error *error)
 	err = ts_daemon_serve(d, error);
 	if (err < 0)
 		return err;
+	/* An upgrade attaches nothing that was detached before. */
 	if (d->adopted)
 		err = ts_daemon_resume(d, error);
-	else if (d->config.device.attach != TS_ATTACH_NONE)
+	else if (d->config.device.attach != TS_ATTACH_NONE && !d->upgraded)
 		err = ts_daemon_attach(d, d->config.tuning.swapon, error);
 	if (err == 0)
 		err = ts_watch_begin(d, error);
+	return err;
+}
+
+/* A server that is taken over can die before the start is complete. Then what
+ * it kept is taken over instead.
+ */
+static int start_again(struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_error second;
+	int err = start(d, error);
+
+	for (int i = 0; i < START_TRIES && err < 0 && err != -ECANCELED &&
+			d->server_lived && !ts_child_is_alive(&d->server);
+	     i++) {
+		ts_log(LOG_WARNING, "%s; beginning again without the server "
+		       "that has died", error->text);
+		if (ts_daemon_unserve(d, &second) < 0)
+			break;
+		d->adopted = d->server_lived = d->must_connect = false;
+		d->server_args.n = d->server_args.used = 0;
+		d->attach.device[0] = '\0';
+		err = start(d, error);
+	}
 	return err;
 }
 
@@ -130,12 +160,14 @@ static int live(struct ts_daemon *d)
 	struct ts_error error = {.text = ""};
 	int code = 0, err;
 
-	err = start(d, &error);
+	err = start_again(d, &error);
 	if (err == 0) {
 		d->state = TS_RUNNING;
+		ts_fdstore_drop_rest();
 		ts_daemon_status_refresh(d);
 		ts_log(LOG_NOTICE, "ready: %s", d->status);
 		sd_notify(0, "READY=1");
+		ts_upgrade_finish(d);
 		code = sd_event_loop(d->event);
 		if (code < 0)
 			ts_fail(&error, code, "event loop: %m");
@@ -144,6 +176,12 @@ static int live(struct ts_daemon *d)
 	if (d->state != TS_STARTING)
 		d->state = TS_STOPPING;
 	sd_notify(0, "STOPPING=1");
+	if (err == 0 && code >= 0 && d->leaving) {
+		ts_revive_cancel(d);
+		ts_standby_end(d);
+		ts_handover_leave(d);
+		return code;
+	}
 	if (err < 0 || code < 0) {
 		ts_log(err == -ECANCELED ? LOG_NOTICE : LOG_ERR, "%s",
 		       error.text);
@@ -152,6 +190,7 @@ static int live(struct ts_daemon *d)
 	}
 	ts_drain_abandon(d);
 	ts_revive_cancel(d);
+	ts_standby_end(d);
 	if (err < 0 && d->adopted && ts_attach_holds_swap(&d->attach)) {
 		ts_log(LOG_CRIT, "swap on %s could not be taken over and is "
 		       "left as it is: nothing of it is stopped, nothing "
@@ -175,6 +214,8 @@ int main(int argc, char **argv)
 	static struct ts_daemon d = {
 		.listen_fd = -1,
 		.server = {.pidfd = -1},
+		.standby = TS_STANDBY_NONE,
+		.upgrade_client = -1,
 		.attach = {.device_fd = -1},
 		.rt = {.lock_fd = -1},
 	};
@@ -182,6 +223,9 @@ int main(int argc, char **argv)
 	struct timespec now;
 	int code;
 
+	d.argv = argv;
+	if (readlink("/proc/self/exe", d.program, sizeof(d.program) - 1) < 0)
+		d.program[0] = '\0';
 	code = parse_options(argc, argv, &d);
 	if (code >= 0)
 		return code;
@@ -189,6 +233,7 @@ int main(int argc, char **argv)
 	mallopt(M_ARENA_MAX, 1);
 	ts_log_open();
 	ts_stop_block_signals();
+	ts_fdstore_receive();
 	complete_path();
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	d.started_ns = now.tv_sec * 1000000000ull + now.tv_nsec;
@@ -199,6 +244,7 @@ int main(int argc, char **argv)
 	code = load_config(&d);
 	if (code >= 0)
 		return code;
+	ts_upgrade_receive(&d);
 	if (sd_event_new(&d.event) < 0) {
 		ts_log(LOG_ERR, "event loop: %m");
 		return EXIT_FAILED;

@@ -13,6 +13,7 @@
 #include <sys/shm.h>
 #include <unistd.h>
 
+#include "kept.h"
 #include "log.h"
 #include "util/size.h"
 
@@ -101,7 +102,7 @@ static int wait_for_users(const struct ts_runtime *rt, struct ts_memory *ret)
 
 int ts_memory_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 {
-	char size[TS_SIZE_TEXT_BYTES];
+	char size[TS_SIZE_TEXT_BYTES], path[TS_RUNTIME_PATH_BYTES];
 	struct ts_memory memory;
 
 	if (wait_for_users(rt, &memory) == 0) {
@@ -118,6 +119,6 @@ int ts_memory_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 		       ts_size_format(memory.resident_bytes, size,
 				      sizeof(size)), memory.segment);
 	}
-	ts_runtime_forget(rt, TS_MEMORY_FILE);
+	ts_kept_forget(ts_runtime_path(rt, TS_MEMORY_FILE, path));
 	return 0;
 }

@@ -24,6 +24,7 @@
 #define WARM_BYTES     (256u << 10)
 #define WARM_IN_FLIGHT 64
 #define WARM_ROUNDS    20
+#define WARM_READS     6 /* rounds, where somebody waits for it */
 #define WARM_PAGE_OF   16
 #define WORDS_A_PAGE   512
 
@@ -239,7 +240,7 @@ int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid, bool write,
 		return ts_fail(error, -ENOMEM, "warm-up: %m");
 	ts_nbd_warm_pattern(buffers, WARM_BYTES);
 
-	while (warmth.rounds < WARM_ROUNDS) {
+	while (warmth.rounds < (write ? WARM_ROUNDS : WARM_READS)) {
 		ts_harden_observe(server_pid, &before);
 		/* Mostly reads: cheap, and they fill the same buffers. */
 		err = warm_round(nbd, buffers, bytes, false, error);

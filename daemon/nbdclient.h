@@ -44,9 +44,9 @@ struct ts_nbd_warmth {
 
 /* Make the server allocate and touch all that this connection will need:
  * rounds of many large parallel reads, and with @write also writes, until a
- * round causes no page fault in process @server_pid, 20 at most. With @write
- * only for a device that holds nothing yet: its first MiB is written and then
- * discarded.
+ * round causes no page fault in process @server_pid, 20 at most, or 6 without
+ * @write, where somebody waits. With @write only for a device that holds
+ * nothing yet: its first MiB is written and then discarded.
  */
 int ts_nbd_warm(struct nbd_handle *nbd, pid_t server_pid, bool write,
 		struct ts_nbd_warmth *ret, struct ts_error *error);

@@ -12,6 +12,7 @@
 #include <netlink/genl/ctrl.h>
 #include <netlink/genl/genl.h>
 #include <netlink/netlink.h>
+#include <stdlib.h>
 
 struct answer {
 	bool done;
@@ -114,7 +115,8 @@ static int put_common(struct nl_msg *msg, const struct ts_nbdnl_device *device)
 	err |= nla_put_u64(msg, NBD_ATTR_TIMEOUT, device->timeout_s);
 	err |= nla_put_u64(msg, NBD_ATTR_DEAD_CONN_TIMEOUT,
 			   device->dead_conn_timeout_s);
-	err |= put_sockets(msg, device->sockets, device->n_sockets);
+	if (device->n_sockets)
+		err |= put_sockets(msg, device->sockets, device->n_sockets);
 	if (device->backend)
 		err |= nla_put_string(msg, NBD_ATTR_BACKEND_IDENTIFIER,
 				      device->backend);
@@ -164,15 +166,34 @@ static int exchange(struct nl_sock *sock, struct nl_msg *msg,
 	return answer->done ? answer->err : -EIO;
 }
 
+/* What ts_nbdnl_prepare() opened. */
+static struct nl_sock *open_sock; /* NULL: nothing */
+static int open_sock_family;
+
+int ts_nbdnl_prepare(struct ts_error *error)
+{
+	int err;
+
+	if (open_sock)
+		return 0;
+	err = open_family(&open_sock, &open_sock_family);
+	if (err < 0)
+		open_sock = NULL;
+	return err < 0 ? ts_fail(error, err, "the kernel's nbd driver does "
+				 "not answer: %m") : 0;
+}
+
 static int command(int what, const struct ts_nbdnl_device *device,
 		   int *ret_index)
 {
 	struct answer answer = {.index = -1};
-	struct nl_sock *sock;
+	struct nl_sock *sock = open_sock;
+	int family = open_sock_family;
 	struct nl_msg *msg;
-	int family, err;
+	int err;
 
-	err = open_family(&sock, &family);
+	open_sock = NULL;
+	err = sock ? 0 : open_family(&sock, &family);
 	if (err < 0)
 		return err;
 	msg = ts_nbdnl_build(family, what, device);
@@ -225,4 +246,79 @@ int ts_nbdnl_disconnect(int index, struct ts_error *error)
 	return err < 0 ? ts_fail(error, err, "nbd disconnect of nbd%d: %m",
 				 index)
 		       : 0;
+}
+
+struct ts_nbdnl_link {
+	struct nl_sock *sock;
+	int index; /* that is looked for */
+	bool died;
+};
+
+static int on_link(struct nl_msg *msg, void *opaque)
+{
+	struct genlmsghdr *head = nlmsg_data(nlmsg_hdr(msg));
+	struct nlattr *attrs[NBD_ATTR_MAX + 1];
+	struct ts_nbdnl_link *link = opaque;
+
+	if (head->cmd != NBD_CMD_LINK_DEAD ||
+	    nla_parse(attrs, NBD_ATTR_MAX, genlmsg_attrdata(head, 0),
+		      genlmsg_attrlen(head, 0), NULL) < 0 ||
+	    !attrs[NBD_ATTR_INDEX])
+		return NL_OK;
+	if ((int)nla_get_u32(attrs[NBD_ATTR_INDEX]) == link->index)
+		link->died = true;
+	return NL_OK;
+}
+
+int ts_nbdnl_listen(struct ts_nbdnl_link **ret, int *ret_fd,
+		    struct ts_error *error)
+{
+	struct ts_nbdnl_link *link = calloc(1, sizeof(*link));
+	int group = -1, err;
+
+	if (!link)
+		return ts_fail(error, -ENOMEM, "netlink: %m");
+	link->sock = nl_socket_alloc();
+	if (!link->sock) {
+		free(link);
+		return ts_fail(error, -ENOMEM, "netlink: %m");
+	}
+	/* What comes is no answer to anything. */
+	nl_socket_disable_seq_check(link->sock);
+	nl_socket_modify_cb(link->sock, NL_CB_VALID, NL_CB_CUSTOM, on_link,
+			    link);
+	err = genl_connect(link->sock);
+	if (err == 0)
+		err = group = genl_ctrl_resolve_grp(link->sock,
+						    NBD_GENL_FAMILY_NAME,
+						    NBD_GENL_MCAST_GROUP_NAME);
+	if (err >= 0)
+		err = nl_socket_add_membership(link->sock, group);
+	if (err >= 0)
+		err = nl_socket_set_nonblocking(link->sock);
+	if (err < 0) {
+		ts_fail(error, -EIO, "netlink: %s", nl_geterror(err));
+		ts_nbdnl_unlisten(link);
+		return -EIO;
+	}
+	*ret_fd = nl_socket_get_fd(link->sock);
+	*ret = link;
+	return 0;
+}
+
+bool ts_nbdnl_link_died(struct ts_nbdnl_link *link, int index)
+{
+	link->index = index;
+	link->died = false;
+	while (nl_recvmsgs_default(link->sock) >= 0)
+		;
+	return link->died;
+}
+
+void ts_nbdnl_unlisten(struct ts_nbdnl_link *link)
+{
+	if (!link)
+		return;
+	nl_socket_free(link->sock);
+	free(link);
 }

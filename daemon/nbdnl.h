@@ -34,9 +34,24 @@ int ts_nbdnl_probe(void);
 int ts_nbdnl_connect(const struct ts_nbdnl_device *device, int *ret_index,
 		     struct ts_error *error);
 
+/* Keep a netlink socket open for what comes: a reconfiguration must not need
+ * memory that is not there.
+ */
+int ts_nbdnl_prepare(struct ts_error *error);
+
 /* Fresh sockets for those that died. Uses index, sockets, timeouts, backend. */
 int ts_nbdnl_reconfigure(const struct ts_nbdnl_device *device,
 			 struct ts_error *error);
+
+/* Listen for connections that the kernel drops. @ret_fd becomes readable. */
+struct ts_nbdnl_link;
+int ts_nbdnl_listen(struct ts_nbdnl_link **ret, int *ret_fd,
+		    struct ts_error *error);
+
+/* Take in all that was told. Was one of device @index among it? */
+bool ts_nbdnl_link_died(struct ts_nbdnl_link *link, int index);
+
+void ts_nbdnl_unlisten(struct ts_nbdnl_link *link);
 
 int ts_nbdnl_disconnect(int index, struct ts_error *error);
 

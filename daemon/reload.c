@@ -38,7 +38,7 @@ static void tune(struct changes *changes, const char *name, const char *text)
 {
 	struct ts_error error;
 
-	if (ts_visible_tune(changes->d, text, "reload", &error) < 0)
+	if (ts_visible_tune(changes->d, text, "reload", false, &error) < 0)
 		ts_log(LOG_ERR, "reload: %s stays as it is: %s", name,
 		       error.text);
 }

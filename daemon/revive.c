@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "daemon.h"
 #include "log.h"
 #include "memory.h"
+#include "place.h"
 #include "server.h"
 #include "util/size.h"
 #include "watch.h"
@@ -25,6 +27,9 @@
 
 #define DELAY_MS     100u
 #define DELAY_MAX_MS 5000u
+
+#define HASTE_S	       2u
+#define HASTE_PAUSE_US 200000u
 
 static uint64_t now_ns(void)
 {
@@ -40,7 +45,7 @@ static void end_probe(struct ts_daemon *d)
 	d->probe = NULL;
 }
 
-static int start_successor(struct ts_daemon *d, struct ts_error *error)
+static int start_cold(struct ts_daemon *d, struct ts_error *error)
 {
 	int err = 0;
 
@@ -48,12 +53,31 @@ static int start_successor(struct ts_daemon *d, struct ts_error *error)
 	 * user.
 	 */
 	if (d->listen_fd < 0)
-		err = d->front->prepare(&d->config, &d->rt, &d->listen_fd,
-					error);
+		err = ts_place_make_anew(d, error);
 	if (err == 0)
 		err = ts_daemon_start_server(d, error);
 	if (err == 0 && d->attach.device[0])
-		err = d->attach.ops->reconnect(&d->attach, error);
+		err = ts_daemon_connect(d, error);
+	return err;
+}
+
+static int start_successor(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = -ENOENT;
+
+	if (ts_standby_is_ready(d)) {
+		err = ts_standby_take(d, error);
+		if (err < 0)
+			ts_log(LOG_ERR, "the standby did not take over: %s",
+			       error->text);
+	}
+	if (err < 0) {
+		/* One that maps the memory would be in the way. */
+		ts_standby_end(d);
+		err = start_cold(d, error);
+	}
+	/* The device has its server now. */
+	d->revival.last_ns = now_ns() - d->revival.death_ns;
 	if (err == 0)
 		err = ts_daemon_start_probe(d, error);
 	if (err == 0) {
@@ -75,7 +99,6 @@ static void succeed(struct ts_daemon *d)
 	struct ts_memory memory;
 
 	revival->taken_over++;
-	revival->last_ns = now_ns() - revival->death_ns;
 	if (d->state == TS_RECOVERING)
 		d->state = TS_RUNNING;
 	if (ts_memory_look(&d->rt, &memory) == 0)
@@ -84,6 +107,7 @@ static void succeed(struct ts_daemon *d)
 	       "served again after %.3f s, nothing is lost. It was death %llu "
 	       "of a server", d->server.name, d->server.pid, kept,
 	       revival->last_ns / 1e9, (unsigned long long)revival->deaths);
+	ts_visible_tune_again(d);
 	ts_daemon_check_hardening(d);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);
@@ -167,6 +191,61 @@ int ts_revive_begin(struct ts_daemon *d, int status)
 		revival->in_row = 0;
 	end_probe(d);
 	plan(d);
+	return 0;
+}
+
+/* Requests that are under way when the old server is killed are sent again when
+ * they time out: for those that begin from here on that is soon.
+ */
+static void hasten(struct ts_daemon *d)
+{
+	struct ts_error error;
+
+	if (!d->attach.device[0] || !d->attach.ops->hasten)
+		return;
+	if (d->attach.ops->hasten(&d->attach, HASTE_S, &error) < 0)
+		ts_log(LOG_WARNING, "requests under way will wait for their "
+		       "timeout: %s", error.text);
+	else
+		usleep(HASTE_PAUSE_US);
+}
+
+int ts_revive_replace(struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_revival *revival = &d->revival;
+	struct ts_args args = { .n = 0 };
+	pid_t old = d->server.pid;
+	int err;
+
+	err = ts_standby_check(d, error);
+	if (err < 0)
+		return err;
+	ts_visible_keep_max(d);
+	d->front->command(&d->config, &d->rt, &args);
+	err = ts_standby_start(d, &args, error);
+	if (err < 0)
+		return err;
+	ts_args_copy(&d->server_args, &args);
+	hasten(d);
+	d->server_source = sd_event_source_disable_unref(d->server_source);
+	end_probe(d);
+	revival->death_ns = now_ns();
+	ts_server_kill(&d->rt, &d->server);
+	err = start_successor(d, error);
+	if (err < 0) {
+		ts_log(LOG_CRIT, "the server was ended for a new one, which "
+		       "failed: %s", error->text);
+		revival->in_row = 0;
+		plan(d);
+		return err;
+	}
+	revival->replaced++;
+	d->server_differs = false;
+	ts_log(LOG_NOTICE, "%s (pid %d) has taken the place of pid %d, on the "
+	       "same memory; nobody was served for %.3f s", d->server.name,
+	       d->server.pid, old, revival->last_ns / 1e9);
+	ts_visible_tune_again(d);
+	ts_daemon_check_hardening(d);
 	return 0;
 }
 

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <systemd/sd-event.h>
 
+#include "error.h"
+
 #define TS_REVIVE_TRIES 12
 
 struct ts_daemon;
@@ -24,6 +26,7 @@ struct ts_revival {
 	uint64_t start_ns; /* of the server that runs */
 	uint64_t death_ns; /* of the one that died last */
 	uint64_t deaths, taken_over;
+	uint64_t replaced; /* while they lived */
 	int last_status;
 	uint64_t last_ns; /* from the last death to being served again */
 };
@@ -33,6 +36,13 @@ struct ts_revival {
  * successor; then that is for the caller.
  */
 int ts_revive_begin(struct ts_daemon *d, int status);
+
+/* Replace the server that lives by one as configured and installed now, on the
+ * same memory. -EOPNOTSUPP: that cannot be done with this server. -EPROTO and
+ * others: the new one refuses or fails, and the old one goes on. With any
+ * other error a successor is on its way.
+ */
+int ts_revive_replace(struct ts_daemon *d, struct ts_error *error);
 
 /* A person asks to try again what was given up; else nothing happens. */
 void ts_revive_again(struct ts_daemon *d);

@@ -95,13 +95,34 @@ static void name_holder(int fd, char *buf, size_t room)
 	snprintf(buf, room, "pid %d (%s)", atoi(pid), comm);
 }
 
-static int take_lock(struct ts_runtime *rt, struct ts_error *error)
+/* A lock belongs to what open() returned: whoever opens the file anew cannot
+ * have it while the descriptor that was handed over is open. The descriptor of
+ * another file is of no use.
+ */
+static int open_lock(const char *path, int handed_fd)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	struct stat now, before;
+
+	if (handed_fd < 0)
+		return fd;
+	if (fd < 0 || fstat(fd, &now) < 0 || fstat(handed_fd, &before) < 0 ||
+	    now.st_dev != before.st_dev || now.st_ino != before.st_ino) {
+		close(handed_fd);
+		return fd;
+	}
+	close(fd);
+	return handed_fd;
+}
+
+static int take_lock(struct ts_runtime *rt, int handed_fd,
+		     struct ts_error *error)
 {
 	char path[TS_RUNTIME_PATH_BYTES], holder[64];
 	int fd;
 
 	ts_runtime_path(rt, "lock", path);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	fd = open_lock(path, handed_fd);
 	if (fd < 0)
 		return ts_fail(error, -errno, "%s: %m", path);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -116,7 +137,8 @@ static int take_lock(struct ts_runtime *rt, struct ts_error *error)
 			       "instance its own --runtime-dir",
 			       rt->dir, holder);
 	}
-	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", getpid()) < 0) {
+	if (ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 ||
+	    dprintf(fd, "%d\n", getpid()) < 0) {
 		int err = -errno;
 
 		close(fd);
@@ -126,7 +148,7 @@ static int take_lock(struct ts_runtime *rt, struct ts_error *error)
 	return 0;
 }
 
-int ts_runtime_open(const char *dir, struct ts_runtime *ret,
+int ts_runtime_open(const char *dir, int lock_fd, struct ts_runtime *ret,
 		    struct ts_error *error)
 {
 	struct ts_runtime rt = {.lock_fd = -1};
@@ -141,7 +163,7 @@ int ts_runtime_open(const char *dir, struct ts_runtime *ret,
 	err = make_dir(dir, error);
 	if (err < 0)
 		return err;
-	err = take_lock(&rt, error);
+	err = take_lock(&rt, lock_fd, error);
 	if (err < 0)
 		return err;
 	*ret = rt;

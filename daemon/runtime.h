@@ -40,8 +40,11 @@ const char *ts_runtime_default_dir(char *buf, size_t room);
 
 /* Make the directory if need be (0755, and ours alone to write), and take the
  * lock. Touches nothing else in it.
+ *
+ * @lock_fd  the lock as the image before an upgrade held it, which is used or
+ *           closed; -1 where there was none
  */
-int ts_runtime_open(const char *dir, struct ts_runtime *ret,
+int ts_runtime_open(const char *dir, int lock_fd, struct ts_runtime *ret,
 		    struct ts_error *error);
 
 /* Give the lock back. The directory stays. */

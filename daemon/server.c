@@ -20,10 +20,11 @@
 #define TS_SERVER_NOTE "nbdkit.pid"
 #define TS_SERVER_GRACE_MS 10000
 
-/* Field 22 of its stat: with the pid, it names a process for good. One that
- * has ended and is not reaped yet counts as gone.
+/* Field 22 of its stat: with the pid, it names a process for good. It has
+ * ended when it is only waited for, though threads of it may be on their way
+ * out still.
  */
-static int start_time(pid_t pid, unsigned long long *ret)
+static int look_up(pid_t pid, unsigned long long *ret, bool *ret_ended)
 {
 	char path[32], stat[1024];
 	const char *at;
@@ -38,8 +39,9 @@ static int start_time(pid_t pid, unsigned long long *ret)
 	fclose(file);
 	stat[got] = '\0';
 	at = strrchr(stat, ')');
-	if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
+	if (!at || at[1] != ' ')
 		return -ESRCH;
+	*ret_ended = at[2] == 'Z' || at[2] == 'X';
 	for (int field = 2; at && field < 22; field++)
 		at = strchr(at + 1, ' ');
 	if (!at)
@@ -48,33 +50,58 @@ static int start_time(pid_t pid, unsigned long long *ret)
 	return 0;
 }
 
+static int start_time(pid_t pid, unsigned long long *ret)
+{
+	bool ended;
+	int err = look_up(pid, ret, &ended);
+
+	return err == 0 && ended ? -ESRCH : err;
+}
+
+int ts_server_note(const struct ts_runtime *rt, const char *note, pid_t pid)
+{
+	unsigned long long started;
+	char text[64];
+
+	/* One that has ended already needs no note. */
+	if (start_time(pid, &started) < 0)
+		return 0;
+	snprintf(text, sizeof(text), "%d %llu", pid, started);
+	return ts_runtime_note(rt, note, text);
+}
+
+int ts_server_note_moved(const struct ts_runtime *rt, const char *note,
+			 struct ts_error *error)
+{
+	char from[TS_RUNTIME_PATH_BYTES], to[TS_RUNTIME_PATH_BYTES];
+
+	if (rename(ts_runtime_path(rt, note, from),
+		   ts_runtime_path(rt, TS_SERVER_NOTE, to)) < 0)
+		return ts_fail(error, -errno, "rename %s: %m", from);
+	return 0;
+}
+
+static int note_server(void *opaque, pid_t pid)
+{
+	return ts_server_note(opaque, TS_SERVER_NOTE, pid);
+}
+
 int ts_server_start(const struct ts_args *args, const struct ts_runtime *rt,
 		    int listen_fd, bool realtime, struct ts_child *ret,
 		    struct ts_error *error)
 {
-	unsigned long long started = 0;
-	struct ts_child child;
-	char note[64];
+	struct ts_spawn how = TS_SPAWN(args->argv);
 	int err;
 
-	err = ts_spawn(&(struct ts_spawn){ .argv = args->argv,
-					   .listen_fd = listen_fd,
-					   .output_fd = -1,
-					   .serves_swap = true,
-					   .realtime = realtime },
-		       &child, error);
+	how.listen_fd = listen_fd;
+	how.serves_swap = true;
+	how.realtime = realtime;
+	how.note = note_server;
+	how.opaque = (void *)rt;
+	err = ts_spawn(&how, ret, error);
 	if (err < 0)
-		return err;
-	if (start_time(child.pid, &started) == 0) {
-		snprintf(note, sizeof(note), "%d %llu", child.pid, started);
-		err = ts_runtime_note(rt, TS_SERVER_NOTE, note);
-	}
-	if (err < 0) {
-		ts_server_kill(rt, &child);
-		return ts_fail(error, err, "note the server's pid: %m");
-	}
-	*ret = child;
-	return 0;
+		ts_server_forget(rt);
+	return err;
 }
 
 void ts_server_stop(const struct ts_runtime *rt, struct ts_child *server)
@@ -98,16 +125,64 @@ void ts_server_forget(const struct ts_runtime *rt)
 	ts_runtime_forget(rt, TS_SERVER_NOTE);
 }
 
-pid_t ts_server_find_orphan(const struct ts_runtime *rt)
+static int read_noted(const struct ts_runtime *rt, const char *note,
+		      unsigned long long *ret_started)
 {
-	unsigned long long noted, now;
-	char note[64];
+	char text[64];
 	int pid;
 
-	if (ts_runtime_read_note(rt, TS_SERVER_NOTE, note, sizeof(note)) < 0 ||
-	    sscanf(note, "%d %llu", &pid, &noted) != 2 || pid <= 0)
+	if (ts_runtime_read_note(rt, note, text, sizeof(text)) < 0 ||
+	    sscanf(text, "%d %llu", &pid, ret_started) != 2 || pid <= 0)
 		return 0;
-	return start_time(pid, &now) == 0 && now == noted ? pid : 0;
+	return pid;
+}
+
+static pid_t find_noted(const struct ts_runtime *rt, const char *note)
+{
+	unsigned long long noted, now;
+	pid_t pid = read_noted(rt, note, &noted);
+
+	return pid && start_time(pid, &now) == 0 && now == noted ? pid : 0;
+}
+
+void ts_server_wait_gone(const struct ts_runtime *rt)
+{
+	unsigned long long noted, now;
+	pid_t pid = read_noted(rt, TS_SERVER_NOTE, &noted);
+	struct pollfd end = { .events = POLLIN };
+	bool ended;
+
+	if (!pid)
+		return;
+	end.fd = syscall(SYS_pidfd_open, pid, 0);
+	if (end.fd < 0)
+		return;
+	if (look_up(pid, &now, &ended) == 0 && now == noted && ended)
+		poll(&end, 1, TS_SERVER_GRACE_MS);
+	close(end.fd);
+}
+
+pid_t ts_server_find_orphan(const struct ts_runtime *rt)
+{
+	return find_noted(rt, TS_SERVER_NOTE);
+}
+
+bool ts_server_kill_noted(const struct ts_runtime *rt, const char *note)
+{
+	struct ts_child child = { .pid = find_noted(rt, note) };
+
+	if (!child.pid)
+		return false;
+	child.pidfd = syscall(SYS_pidfd_open, child.pid, 0);
+	if (child.pidfd < 0)
+		return false;
+	/* The pid may have passed to another process meanwhile. */
+	if (find_noted(rt, note) != child.pid) {
+		close(child.pidfd);
+		return false;
+	}
+	ts_child_kill(&child);
+	return true;
 }
 
 /* Its first argument is a name for systemd, not a path; see spawn.c. */
@@ -159,6 +234,29 @@ int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
 		 base ? base + 1 : program->argv[0]);
 	*ret = child;
 	return 0;
+}
+
+/* A file that was replaced, as package managers do, is "deleted" to those who
+ * have the old one mapped.
+ */
+bool ts_server_is_outdated(pid_t pid)
+{
+	bool outdated = false;
+	char *line = NULL;
+	size_t room = 0;
+	char path[32];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (!outdated && getline(&line, &room, file) > 0)
+		outdated = strstr(line, "nbdkit") && strchr(line, '/') &&
+			   strstr(line, " (deleted)\n");
+	free(line);
+	fclose(file);
+	return outdated;
 }
 
 int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,

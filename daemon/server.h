@@ -36,10 +36,26 @@ void ts_server_kill(const struct ts_runtime *rt, struct ts_child *server);
 /* It has ended by itself and is reaped: forget the note. */
 void ts_server_forget(const struct ts_runtime *rt);
 
+/* Of the standby (standby.h): what names it until it is the server. */
+#define TS_STANDBY_NOTE "standby.pid"
+int ts_server_note(const struct ts_runtime *rt, const char *note, pid_t pid);
+
+/* Who is noted as @note is the server now. */
+int ts_server_note_moved(const struct ts_runtime *rt, const char *note,
+			 struct ts_error *error);
+
+/* Kill who is noted as @note, and wait for its end. False: there is nobody. */
+bool ts_server_kill_noted(const struct ts_runtime *rt, const char *note);
+
 /* The server that a dead daemon left in this runtime directory: its pid, or
  * 0 when there is none.
  */
 pid_t ts_server_find_orphan(const struct ts_runtime *rt);
+
+/* One that has been killed holds its locks until its last thread is gone: wait
+ * for that, if that is how it is.
+ */
+void ts_server_wait_gone(const struct ts_runtime *rt);
 
 /* Take over an orphan. It is not our child: its end is seen, its exit status
  * is not. @ret_args is its command line; its program is the first of
@@ -48,6 +64,9 @@ pid_t ts_server_find_orphan(const struct ts_runtime *rt);
 int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
 		    const struct ts_args *program, struct ts_args *ret_args,
 		    struct ts_child *ret, struct ts_error *error);
+
+/* Does it run a program or plugin that is not installed any more? */
+bool ts_server_is_outdated(pid_t pid);
 
 /* End an orphan that nothing needs, and wait until it is gone. */
 int ts_server_end_orphan(const struct ts_runtime *rt, pid_t pid,

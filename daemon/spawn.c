@@ -34,6 +34,8 @@
 
 #define TS_SERVER_STACK_BYTES (256u << 10)
 #define TS_LISTEN_FD TS_SPAWN_LENT_FD
+#define TS_STANDBY_FD 4 /* what plugin/standby.c takes; see there */
+#define TS_STANDBY_ENV "THINSWAP_STANDBY=4"
 #define TS_SPAWN_ARGS 31
 
 #define PID_PREFIX "LISTEN_PID="
@@ -53,7 +55,7 @@ static bool is_dropped(const char *entry)
 {
 	static const char *const dropped[] = {
 		"NOTIFY_SOCKET=", "WATCHDOG_", "LISTEN_", "MALLOC_", "LC_",
-		"LANG", "FDSTORE=",
+		"LANG", "FDSTORE=", "THINSWAP_STANDBY=",
 	};
 
 	for (size_t i = 0; i < sizeof(dropped) / sizeof(*dropped); i++)
@@ -70,7 +72,7 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 
 	while (environ[n])
 		n++;
-	env = calloc(n + 9, sizeof(*env));
+	env = calloc(n + 10, sizeof(*env));
 	if (!env)
 		return NULL;
 	for (size_t i = 0; i < n; i++)
@@ -85,6 +87,8 @@ static const char **make_env(const struct ts_spawn *how, const char *pid_text)
 		env[at++] = "LISTEN_FDS=1";
 		env[at++] = pid_text;
 	}
+	if (how->standby_fd >= 0)
+		env[at++] = TS_STANDBY_ENV;
 	return env;
 }
 
@@ -142,13 +146,23 @@ static void harden_child(const struct ts_spawn *how)
 	/* What failed here is found by reading it back from /proc. */
 }
 
+static int copy_above(int fd)
+{
+	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, TS_STANDBY_FD + 1);
+}
+
 static void child_main(const struct ts_spawn *how, const char **argv,
-		       const char **env, char *pid_text, int fail_fd)
+		       const char **env, char *pid_text, int go_fd,
+		       int fail_fd)
 {
 	struct sigaction fallback = { .sa_handler = SIG_DFL };
+	int null, listen_fd, standby_fd, err;
 	sigset_t none;
-	int null, err;
+	char go;
 
+	/* Until the parent has noted us; should it be gone, we go too. */
+	if (read(go_fd, &go, 1) != 1)
+		_exit(127);
 	for (int sig = 1; sig < NSIG; sig++)
 		sigaction(sig, &fallback, NULL);
 	sigemptyset(&none);
@@ -163,13 +177,17 @@ static void child_main(const struct ts_spawn *how, const char **argv,
 		dup2(how->output_fd, STDOUT_FILENO);
 		dup2(how->output_fd, STDERR_FILENO);
 	}
-	/* The pipe that tells of a failed exec must not be number 3. */
-	fail_fd = fcntl(fail_fd, F_DUPFD_CLOEXEC, TS_LISTEN_FD + 1);
+	/* What the child gets is first copied above the numbers that it has
+	 * there, so that no copy overwrites another.
+	 */
+	fail_fd = copy_above(fail_fd);
+	listen_fd = copy_above(how->listen_fd);
+	standby_fd = copy_above(how->standby_fd);
 	syscall(SYS_close_range, TS_LISTEN_FD, ~0u, CLOSE_RANGE_CLOEXEC);
-	if (how->listen_fd == TS_LISTEN_FD)
-		fcntl(TS_LISTEN_FD, F_SETFD, 0);
-	else if (how->listen_fd >= 0)
-		dup2(how->listen_fd, TS_LISTEN_FD);
+	if (listen_fd >= 0)
+		dup2(listen_fd, TS_LISTEN_FD);
+	if (standby_fd >= 0)
+		dup2(standby_fd, TS_STANDBY_FD);
 
 	harden_child(how);
 	execvpe(how->argv[0], (char *const *)argv, (char *const *)env);
@@ -179,49 +197,87 @@ static void child_main(const struct ts_spawn *how, const char **argv,
 	_exit(127);
 }
 
+/* The child waits for a byte: give it, once it is noted. */
+static int let_go(const struct ts_spawn *how, pid_t pid, int go_fd,
+		  struct ts_error *error)
+{
+	int err = how->note ? how->note(how->opaque, pid) : 0;
+
+	if (err < 0)
+		return ts_fail(error, err, "note the pid of %s: %m",
+			       how->argv[0]);
+	if (write(go_fd, "", 1) != 1)
+		return ts_fail(error, -errno, "start %s: %m", how->argv[0]);
+	return 0;
+}
+
+/* From its fork to its exec. @go and @fail are pipes. */
+static int start_child(const struct ts_spawn *how, const char **argv,
+		       int *go, int *fail, struct ts_child *child,
+		       struct ts_error *error)
+{
+	char pid_text[sizeof(PID_PREFIX) + 24] = PID_PREFIX;
+	const char **env = make_env(how, pid_text);
+	int exec_errno, err = 0;
+
+	if (!env)
+		return ts_fail(error, -ENOMEM, "%s: %m", child->name);
+	child->pid = fork();
+	if (child->pid == 0) {
+		close(go[1]);
+		child_main(how, argv, env, pid_text, go[0], fail[1]);
+	}
+	if (child->pid < 0)
+		err = ts_fail(error, -errno, "fork for %s: %m", child->name);
+	close(fail[1]);
+	fail[1] = -1;
+	free(env);
+	if (err < 0)
+		return err;
+	child->pidfd = syscall(SYS_pidfd_open, child->pid, 0);
+	if (child->pidfd < 0)
+		err = ts_fail(error, -errno, "pidfd_open: %m");
+	if (err == 0)
+		err = let_go(how, child->pid, go[1], error);
+	if (err < 0) {
+		kill(child->pid, SIGKILL);
+		waitpid(child->pid, NULL, 0);
+		if (child->pidfd >= 0)
+			close(child->pidfd);
+	} else if (read(fail[0], &exec_errno, sizeof(exec_errno)) ==
+		   sizeof(exec_errno)) {
+		ts_child_wait(child, -1, NULL);
+		err = ts_fail(error, -exec_errno, "cannot run %s: %m",
+			      how->argv[0]);
+	}
+	return err;
+}
+
+static void close_pipe(const int *ends)
+{
+	for (int i = 0; i < 2; i++)
+		if (ends[i] >= 0)
+			close(ends[i]);
+}
+
 int ts_spawn(const struct ts_spawn *how, struct ts_child *ret,
 	     struct ts_error *error)
 {
-	char pid_text[sizeof(PID_PREFIX) + 24] = PID_PREFIX;
-	struct ts_child child = TS_CHILD_NONE;
+	int go[2] = { -1, -1 }, fail[2] = { -1, -1 }, err;
 	const char *base = strrchr(how->argv[0], '/');
-	const char *argv[TS_SPAWN_ARGS + 1], **env;
+	struct ts_child child = TS_CHILD_NONE;
+	const char *argv[TS_SPAWN_ARGS + 1];
 	char argv0[sizeof(child.name) + 1];
-	int fail[2], exec_errno, err;
 
 	snprintf(child.name, sizeof(child.name), "%s",
 		 base ? base + 1 : how->argv[0]);
 	copy_argv(how, child.name, argv0, sizeof(argv0), argv);
-	env = make_env(how, pid_text);
-	if (!env)
-		return ts_fail(error, -ENOMEM, "%s: %m", child.name);
-	if (pipe2(fail, O_CLOEXEC) < 0) {
+	if (pipe2(go, O_CLOEXEC) < 0 || pipe2(fail, O_CLOEXEC) < 0)
 		err = ts_fail(error, -errno, "pipe for %s: %m", child.name);
-		free(env);
-		return err;
-	}
-	child.pid = fork();
-	if (child.pid == 0)
-		child_main(how, argv, env, pid_text, fail[1]);
-	err = child.pid < 0 ? -errno : 0;
-	close(fail[1]);
-	free(env);
-	if (err < 0) {
-		close(fail[0]);
-		return ts_fail(error, err, "fork for %s: %m", child.name);
-	}
-	child.pidfd = syscall(SYS_pidfd_open, child.pid, 0);
-	if (child.pidfd < 0) {
-		err = ts_fail(error, -errno, "pidfd_open: %m");
-		kill(child.pid, SIGKILL);
-		waitpid(child.pid, NULL, 0);
-	} else if (read(fail[0], &exec_errno, sizeof(exec_errno)) ==
-		   sizeof(exec_errno)) {
-		ts_child_wait(&child, -1, NULL);
-		err = ts_fail(error, -exec_errno, "cannot run %s: %m",
-			      how->argv[0]);
-	}
-	close(fail[0]);
+	else
+		err = start_child(how, argv, go, fail, &child, error);
+	close_pipe(go);
+	close_pipe(fail);
 	if (err == 0)
 		*ret = child;
 	return err;
@@ -266,7 +322,7 @@ int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status)
 }
 
 /* By its descriptor: the pid of what is not our child can be another's. */
-static void send_signal(const struct ts_child *child, int sig)
+void ts_child_signal(const struct ts_child *child, int sig)
 {
 	syscall(SYS_pidfd_send_signal, child->pidfd, sig, NULL, 0);
 }
@@ -275,7 +331,7 @@ void ts_child_stop(struct ts_child *child, int grace_ms)
 {
 	if (child->pid <= 0)
 		return;
-	send_signal(child, SIGTERM);
+	ts_child_signal(child, SIGTERM);
 	if (ts_child_wait(child, grace_ms, NULL) < 0)
 		ts_child_kill(child);
 }
@@ -284,7 +340,7 @@ void ts_child_kill(struct ts_child *child)
 {
 	if (child->pid <= 0)
 		return;
-	send_signal(child, SIGKILL);
+	ts_child_signal(child, SIGKILL);
 	ts_child_wait(child, -1, NULL);
 }
 
@@ -300,12 +356,13 @@ static void last_line(const char *output, char *buf, size_t room)
 	snprintf(buf, room, "%.*s", (int)(end - start), output + start);
 }
 
-int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error)
+int ts_run_read(const char *const *argv, int timeout_ms, char *ret_output,
+		size_t room, struct ts_error *error)
 {
-	struct ts_spawn how = { .argv = argv, .listen_fd = -1 };
-	char output[4096] = "", line[256];
+	struct ts_spawn how = TS_SPAWN(argv);
 	struct ts_child child;
 	int fds[2], status, err;
+	char line[256];
 	ssize_t got;
 
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0)
@@ -324,15 +381,22 @@ int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error)
 			      argv[0], timeout_ms / 1000);
 		goto out;
 	}
-	got = read(fds[0], output, sizeof(output) - 1);
-	output[got > 0 ? got : 0] = '\0';
+	got = read(fds[0], ret_output, room - 1);
+	ret_output[got > 0 ? got : 0] = '\0';
 	if (status != 0) {
-		last_line(output, line, sizeof(line));
-		err = strstr(output, "busy") ? -EBUSY : -EIO;
+		last_line(ret_output, line, sizeof(line));
+		err = strstr(ret_output, "busy") ? -EBUSY : -EIO;
 		ts_fail(error, err, "%s failed with status %d%s%s", argv[0],
 			status, line[0] ? ": " : "", line);
 	}
 out:
 	close(fds[0]);
 	return err;
+}
+
+int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error)
+{
+	char output[4096];
+
+	return ts_run_read(argv, timeout_ms, output, sizeof(output), error);
 }

@@ -24,10 +24,24 @@
 struct ts_spawn {
 	const char *const *argv; /* 31 at most; argv[0] is looked up in PATH */
 	int listen_fd; /* passed as descriptor 3, LISTEN_FDS=1; or -1 */
+	int standby_fd; /* passed as 4, THINSWAP_STANDBY=4; or -1 */
 	int output_fd; /* standard output and error; -1: the daemon's */
 	bool serves_swap;
 	bool realtime; /* SCHED_RR, the lowest priority of it */
+
+	/* Called before the child becomes the program: should this process be
+	 * killed, there is no program that nobody knows of. NULL: nothing.
+	 */
+	int (*note)(void *opaque, pid_t pid);
+	void *opaque;
 };
+
+/* A helper that gets nothing. */
+#define TS_SPAWN(args)                                                        \
+	((struct ts_spawn){ .argv = (args),                                   \
+			    .listen_fd = -1,                                  \
+			    .standby_fd = -1,                                 \
+			    .output_fd = -1 })
 
 struct ts_child {
 	char name[32];
@@ -59,6 +73,9 @@ int ts_child_wait(struct ts_child *child, int timeout_ms, int *ret_status);
  */
 void ts_child_stop(struct ts_child *child, int grace_ms);
 
+/* By its descriptor, so never to another process. It is not reaped. */
+void ts_child_signal(const struct ts_child *child, int sig);
+
 /* SIGKILL: for a server that must not end cleanly, since it would take what
  * it keeps with it; reaps it.
  */
@@ -69,5 +86,9 @@ void ts_child_kill(struct ts_child *child);
  * failure. The sentence names the program and quotes its last line.
  */
 int ts_run(const char *const *argv, int timeout_ms, struct ts_error *error);
+
+/* The same, with what it said: a pipe full at most. */
+int ts_run_read(const char *const *argv, int timeout_ms, char *ret_output,
+		size_t room, struct ts_error *error);
 
 #endif

@@ -16,7 +16,10 @@
 #include "control.h"
 #include "guard.h"
 #include "log.h"
+#include "fdstore.h"
+#include "link.h"
 #include "memory.h"
+#include "place.h"
 #include "server.h"
 #include "swaparea.h"
 
@@ -24,7 +27,13 @@
 
 static int run_runtime(struct ts_daemon *d, struct ts_error *error)
 {
-	return ts_runtime_open(d->runtime_dir, &d->rt, error);
+	int lock_fd = ts_fdstore_take("lock");
+	int err = ts_runtime_open(d->runtime_dir, lock_fd, &d->rt, error);
+
+	/* Not over a crash: then it is free for whoever comes. */
+	if (err == 0)
+		ts_fdstore_keep("lock", d->rt.lock_fd, false);
+	return err;
 }
 
 static int undo_runtime(struct ts_daemon *d, struct ts_error *error)
@@ -67,6 +76,8 @@ static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
 	d->attach.config = &d->config;
 	d->attach.rt = &d->rt;
 	d->attach.server = &d->server;
+	ts_standby_reclaim(&d->rt);
+	ts_server_wait_gone(&d->rt);
 	err = ts_adopt(d, error);
 	if (err == -ENOENT)
 		err = reclaim(d, error);
@@ -106,18 +117,9 @@ static int run_route(struct ts_daemon *d, struct ts_error *error)
 	return 0;
 }
 
-static int run_place(struct ts_daemon *d, struct ts_error *error)
-{
-	/* The server of a dead instance has its place, and its socket. */
-	if (d->server_lived)
-		return 0;
-	return d->front->prepare(&d->config, &d->rt, &d->listen_fd, error);
-}
-
 static int undo_place(struct ts_daemon *d, struct ts_error *error)
 {
-	d->front->tidy(&d->rt, d->listen_fd);
-	d->listen_fd = -1;
+	ts_place_remove(d);
 	return 0;
 }
 
@@ -146,6 +148,11 @@ static int run_server(struct ts_daemon *d, struct ts_error *error)
  */
 static int undo_server(struct ts_daemon *d, struct ts_error *error)
 {
+	if (d->state == TS_STARTING && d->server_lived &&
+	    !ts_child_is_alive(&d->server)) {
+		ts_server_kill(&d->rt, &d->server);
+		return 0;
+	}
 	if (d->state == TS_STARTING && d->server_lived)
 		return ts_fail(error, -EBUSY, "%s (pid %d) was there before",
 			       d->server.name, d->server.pid);
@@ -192,6 +199,7 @@ static int run_attach(struct ts_daemon *d, struct ts_error *error)
 	err = d->attach.ops->attach(&d->attach, error);
 	if (err < 0)
 		return err;
+	ts_link_begin(d);
 	ts_log(LOG_INFO, "attached %s by %s, %u connections, warm after %u "
 	       "rounds (%llu page faults in the last)", d->attach.device,
 	       d->attach.ops->name, d->attach.connections,
@@ -202,6 +210,7 @@ static int run_attach(struct ts_daemon *d, struct ts_error *error)
 
 static int undo_attach(struct ts_daemon *d, struct ts_error *error)
 {
+	ts_link_end(d);
 	return d->attach.ops->detach(&d->attach, error);
 }
 
@@ -295,7 +304,7 @@ static const struct ts_step serve_steps[] = {
 	{ "look for leftovers", run_leftovers, undo_leftovers },
 	{ "harden the daemon", run_harden_self, NULL },
 	{ "choose the route", run_route, NULL },
-	{ "make the place to serve", run_place, undo_place },
+	{ "make the place to serve", ts_place_make, undo_place },
 	{ "start the server", run_server, undo_server },
 	{ "read through the store", ts_daemon_start_probe, undo_probe },
 	{ "make the control socket", run_control, undo_control },
@@ -368,8 +377,7 @@ static int run_guarded(struct ts_daemon *d, struct ts_error *error)
 		err = ts_fail(error, -EPIPE, "%s has died", d->server.name);
 	}
 	/* What was given up is of no use to a successor. */
-	d->front->tidy(&d->rt, d->listen_fd);
-	d->listen_fd = -1;
+	ts_place_remove(d);
 	return err;
 }
 
@@ -388,17 +396,26 @@ int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error)
 	return err;
 }
 
+int ts_daemon_connect(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = d->attach.ops->reconnect(&d->attach, error);
+
+	ts_link_forget(d);
+	return err < 0 ? err : ts_attach_note(&d->attach, error);
+}
+
 int ts_daemon_resume(struct ts_daemon *d, struct ts_error *error)
 {
 	int err = 0;
 
 	if (!d->attach.device[0])
 		return 0;
-	if (!d->server_lived)
-		err = d->attach.ops->reconnect(&d->attach, error);
+	if (d->must_connect)
+		err = ts_daemon_connect(d, error);
 	if (err < 0)
 		return err;
 	d->device.done = N(device_steps);
+	ts_link_begin(d);
 	ts_daemon_check_hardening(d);
 	ts_log(LOG_NOTICE, "%s is on as swap still, and served",
 	       d->attach.device);

@@ -8,13 +8,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 
+#include "build.h"
 #include "config.h"
 #include "daemon.h"
 #include "log.h"
 #include "memory.h"
+#include "notify.h"
 #include "swaparea.h"
 #include "util/harden.h"
 #include "util/size.h"
@@ -44,7 +45,7 @@ void ts_daemon_status(struct ts_daemon *d, const char *format, ...)
 	if (strcmp(text, d->status) == 0)
 		return;
 	strcpy(d->status, text);
-	sd_notifyf(0, "STATUS=%s", text);
+	ts_notify("STATUS=%s", text);
 }
 
 void ts_daemon_status_refresh(struct ts_daemon *d)
@@ -156,16 +157,25 @@ static json_t *describe_successors(struct ts_daemon *d)
 {
 	const struct ts_revival *revival = &d->revival;
 
-	return json_pack("{s:I, s:i, s:o, s:o}",
+	return json_pack("{s:I, s:I, s:i, s:o, s:o}",
 			 "taken_over", (json_int_t)revival->taken_over,
+			 "replaced", (json_int_t)revival->replaced,
 			 "tries_in_a_row", revival->in_row,
 			 "last_status", revival->deaths == 0 ||
 			 revival->last_status == TS_STATUS_UNKNOWN ?
 				 json_null() :
 				 json_integer(revival->last_status),
-			 "last_seconds", revival->taken_over ?
+			 "last_seconds", revival->last_ns ?
 				 json_real(revival->last_ns / 1e9) :
 				 json_null());
+}
+
+static json_t *describe_standby(struct ts_daemon *d)
+{
+	if (d->standby.child.pid <= 0)
+		return json_null();
+	return json_pack("{s:i, s:I}", "pid", d->standby.child.pid,
+			 "own_bytes", (json_int_t)d->standby.own_bytes);
 }
 
 static json_t *describe_probe(struct ts_daemon *d)
@@ -213,11 +223,12 @@ json_t *ts_status_json(struct ts_daemon *d)
 {
 	struct timespec now;
 	uint64_t now_ns;
+	json_t *status;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	now_ns = now.tv_sec * 1000000000ull + now.tv_nsec;
-	return json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
-			 "s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	status = json_pack("{s:s, s:s, s:o, s:s, s:s, s:i, s:o, s:s, s:f, s:o, "
+			 "s:o, s:o, s:o, s:o, s:o, s:o}",
 			 "version", TS_VERSION,
 			 "runtime_dir", d->rt.dir,
 			 "socket", d->front->has_socket ?
@@ -234,8 +245,9 @@ json_t *ts_status_json(struct ts_daemon *d)
 			 "store", describe_store(d),
 			 "kept_memory", describe_memory(d),
 			 "successors", describe_successors(d),
+			 "standby", describe_standby(d),
 			 "probe", describe_probe(d),
-			 "hardening", describe_hardening(&d->harden),
-			 "settings", ts_visible_settings(d),
-			 "warnings", ts_visible_warnings(d));
+			 "hardening", describe_hardening(&d->harden));
+	ts_visible_describe(d, status);
+	return status;
 }

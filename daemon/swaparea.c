@@ -260,12 +260,9 @@ int ts_swap_off_start(const struct ts_config *config, const char *device,
 		      struct ts_error *error)
 {
 	const char *argv[] = {config->tuning.swapoff_program, device, NULL};
-	struct ts_spawn how = {
-		.argv = argv,
-		.listen_fd = -1,
-		.output_fd = output_fd,
-	};
+	struct ts_spawn how = TS_SPAWN(argv);
 
+	how.output_fd = output_fd;
 	return ts_spawn(&how, ret, error);
 }
 

@@ -20,7 +20,7 @@
 
 struct ts_daemon;
 
-/* Bits of ts_daemon.warned beyond enum ts_warning. */
+/* Of ts_daemon.warned_ns, beyond enum ts_warning. */
 enum { TS_WARN_DEVICE_DETACHED = TS_N_WARNINGS };
 
 /* Look at everything there is to warn of, now and then: what has begun is
@@ -28,15 +28,27 @@ enum { TS_WARN_DEVICE_DETACHED = TS_N_WARNINGS };
  */
 void ts_visible_tick(struct ts_daemon *d);
 
-/* "warnings" and "settings" of `thinswap status`; null without statistics. */
-json_t *ts_visible_warnings(struct ts_daemon *d);
-json_t *ts_visible_settings(struct ts_daemon *d);
+/* Add "settings", "spill" and "warnings" to what `thinswap status` shows. The
+ * first two are null without statistics, "spill" also without a spill file.
+ */
+void ts_visible_describe(struct ts_daemon *d, json_t *status);
 
-/* Change a setting, "key=value"; who asked is for the log. The configuration
- * follows, so that it says what is in force.
+/* Change a setting, "key=value". It holds until the daemon ends, also for
+ * servers that take this one's place, or until the configuration is read again.
+ * @tuned: by a person, against the configuration; @who is for the log.
  */
 int ts_visible_tune(struct ts_daemon *d, const char *text, const char *who,
-		    struct ts_error *error);
+		    bool tuned, struct ts_error *error);
+
+/* A server has taken another's place: give it the one setting that its command
+ * line cannot.
+ */
+void ts_visible_tune_again(struct ts_daemon *d);
+
+/* What the budget can be tuned to is a property of the memory that is kept: a
+ * server that takes this one's place gets it.
+ */
+void ts_visible_keep_max(struct ts_daemon *d);
 
 /* The tuning key of a configuration key ("ram.budget"), with the value that
  * @config has for it, as key=value in @buf. NULL: it cannot be tuned.

@@ -16,12 +16,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 
 #include "daemon.h"
 #include "drain.h"
+#include "handover.h"
 #include "log.h"
+#include "notify.h"
 #include "server.h"
 #include "swaparea.h"
 #include "util/size.h"
@@ -45,6 +46,11 @@ static int on_stop(sd_event_source *source,
 	int err;
 
 	ts_log(LOG_INFO, "signal %u: stopping", info->ssi_signo);
+	if (ts_handover_is_possible(d) && ts_handover_is_wanted()) {
+		d->leaving = true;
+		stop_now(d);
+		return 0;
+	}
 	if (!d->attach.device[0]) {
 		stop_now(d);
 		return 0;
@@ -122,12 +128,12 @@ void ts_watch_feed(struct ts_daemon *d)
 
 	/* While a successor is on its way there is none; that is limited. */
 	if (!d->probe && d->state == TS_RECOVERING)
-		sd_notify(0, "WATCHDOG=1");
+		ts_notify("WATCHDOG=1");
 	if (!d->probe)
 		return;
 	ts_probe_look(d->probe, &state);
 	if (state.since_good_ms >= 0 && state.since_good_ms < STUCK_MS) {
-		sd_notify(0, "WATCHDOG=1");
+		ts_notify("WATCHDOG=1");
 		if (d->stuck)
 			ts_log(LOG_NOTICE, "reads through the store succeed "
 			       "again");
@@ -146,6 +152,7 @@ static int on_tick(sd_event_source *source, uint64_t now_us, void *opaque)
 
 	ts_watch_feed(d);
 	ts_visible_tick(d);
+	ts_standby_tick(d);
 	if (d->state == TS_RUNNING)
 		ts_daemon_status_refresh(d);
 	sd_event_source_set_time_relative(source, TICK_US);

@@ -6,14 +6,16 @@
 #include <errno.h>
 
 const struct ts_backend *const ts_backends[] = {
-	&ts_backend_zero,  &ts_backend_fill, &ts_backend_ram, &ts_backend_raw,
-	&ts_backend_spill, NULL,
+	&ts_backend_zero, &ts_backend_fill, &ts_backend_staged,
+	&ts_backend_ram,  &ts_backend_raw,  &ts_backend_spill,
+	NULL,
 };
 
 const struct ts_backend *const ts_backend_of[TS_KINDS] = {
 	[TS_NONE] = &ts_backend_none, [TS_ZERO] = &ts_backend_zero,
-	[TS_FILL] = &ts_backend_fill, [TS_RAM] = &ts_backend_ram,
-	[TS_RAW] = &ts_backend_raw,   [TS_SPILL] = &ts_backend_spill,
+	[TS_FILL] = &ts_backend_fill, [TS_STAGED] = &ts_backend_staged,
+	[TS_RAM] = &ts_backend_ram,   [TS_RAW] = &ts_backend_raw,
+	[TS_SPILL] = &ts_backend_spill,
 };
 
 /* One object after another, so that each block that the keeper touches brings

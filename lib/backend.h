@@ -20,6 +20,7 @@
 #include <stdbool.h>
 
 struct ts_spill;
+struct ts_stage;
 struct ts_train;
 
 struct ts_media {
@@ -29,6 +30,7 @@ struct ts_media {
 	struct ts_stats stats;
 	struct ts_spill *spill; /* or NULL */
 	struct ts_train *train; /* or NULL: no dictionaries */
+	struct ts_stage *stage; /* or NULL: no write-behind */
 };
 
 /* Pages on their way to becoming words. */
@@ -41,7 +43,8 @@ struct ts_batch {
 	uint64_t repeats; /* bit i: page i is pattern[i] all over */
 	uint64_t pattern[TS_BATCH_PAGES];
 
-	uint64_t todo; /* bit i: page i has no place yet */
+	uint64_t todo;   /* bit i: page i has no place yet */
+	uint64_t staged; /* bit i: page i is in a frame; see stage.h */
 	ts_word word[TS_BATCH_PAGES];
 };
 
@@ -106,7 +109,7 @@ struct ts_backend {
 			uint64_t mask);
 
 	/* Free what n words of this kind named, n <= TS_POOL_BULK. They are no
-	 * longer published. NULL: nothing to free.
+	 * longer published. NULL: nothing to free, or not ours to free.
 	 */
 	void (*drop)(struct ts_media *media, unsigned n, const ts_word *word);
 
@@ -125,7 +128,26 @@ struct ts_backend {
 uint64_t ts_ram_owner(struct ts_pool *pool, ts_obj obj);
 uint64_t ts_raw_owner(struct ts_pool *pool, ts_obj obj);
 
-/* The drop() of all kinds that live in the pool. */
+/* The copy() and restore() of pages that are in the pool as they are. */
+void ts_raw_copy(struct ts_media *media, struct ts_reading *reading,
+		 unsigned i);
+void ts_raw_restore(struct ts_media *media, struct ts_reading *reading,
+		    uint64_t mask);
+
+/* Copy a page into a page of the pool. Returns its check. */
+uint32_t ts_raw_store(struct ts_pool *pool, ts_obj obj, const void *page,
+		      uint64_t slot);
+
+/* Place page i of a batch by bytes that were stored before, for the same slot:
+ * nothing is compressed. The caller keeps the codec's dictionary alive. Does not
+ * wait. Returns 0, -ENOBUFS or -ENOSPC.
+ */
+int ts_ram_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       enum ts_codec_id codec, const void *data, unsigned len);
+int ts_raw_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       const void *page);
+
+/* The drop() of compressed and of raw pages. */
 void ts_ram_drop(struct ts_media *media, unsigned n, const ts_word *word);
 
 /* The size of the object that a ram word names. */
@@ -137,7 +159,8 @@ unsigned ts_ram_object_bytes(ts_word word);
 const void *ts_ram_data(struct ts_pool *pool, ts_word word);
 
 extern const struct ts_backend ts_backend_none, ts_backend_zero,
-	ts_backend_fill, ts_backend_ram, ts_backend_raw, ts_backend_spill;
+	ts_backend_fill, ts_backend_staged, ts_backend_ram, ts_backend_raw,
+	ts_backend_spill;
 
 /* In the order in which they are offered pages; ends with NULL. */
 extern const struct ts_backend *const ts_backends[];

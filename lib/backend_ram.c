@@ -9,6 +9,7 @@
  * reads there is only a hint, which the word confirms.
  */
 #include "backend.h"
+#include "fault.h"
 #include "train.h"
 #include "util/atomic.h"
 
@@ -48,7 +49,9 @@ static void write_object(void *object, const void *data, unsigned len,
 	ts_store_relaxed(&h->check, ts_codec_check(data, len, slot));
 	ts_store_relaxed(&h->owner_low, (uint32_t)slot);
 	ts_store_relaxed(&h->owner_high, (uint16_t)(slot >> 32));
+	TS_FAULT_POINT("object: header written");
 	memcpy((uint8_t *)object + HEADER_BYTES, data, len);
+	TS_FAULT_POINT("object: written");
 }
 
 static int place(struct ts_media *media, struct ts_batch *batch)
@@ -101,6 +104,22 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 			       ts_word_ram(obj[k], len[k], codec[k]));
 		data += len[k];
 	}
+	return 0;
+}
+
+int ts_ram_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       enum ts_codec_id codec, const void *data, unsigned len)
+{
+	uint16_t bytes = (uint16_t)(len + HEADER_BYTES);
+	ts_obj obj;
+	int err = ts_pool_alloc(&media->pool, 1, &bytes, &obj);
+
+	if (err)
+		return err;
+	write_object(ts_pool_addr(&media->pool, obj), data, len,
+		     batch->slot + i);
+	ts_dict_ref(&media->codec.dicts, codec, 1);
+	ts_batch_place(batch, i, ts_word_ram(obj, len, codec));
 	return 0;
 }
 

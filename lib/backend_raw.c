@@ -5,10 +5,20 @@
  * the note that the pool keeps on every page.
  */
 #include "backend.h"
+#include "fault.h"
 #include "util/atomic.h"
 
 #include <errno.h>
 #include <string.h>
+
+uint32_t ts_raw_store(struct ts_pool *pool, ts_obj obj, const void *page,
+		      uint64_t slot)
+{
+	memcpy(ts_pool_addr(pool, obj), page, 4096);
+	TS_FAULT_POINT("object: raw page written");
+	ts_store_relaxed(ts_pool_page_note(pool, obj), slot);
+	return ts_codec_check(page, 4096, slot);
+}
 
 static int place(struct ts_media *media, struct ts_batch *batch)
 {
@@ -24,27 +34,38 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		return err;
 	for (uint64_t m = batch->todo; m; m &= m - 1) {
 		unsigned i = ts_batch_first(m);
-		uint64_t slot = batch->slot + i;
-		uint32_t check = ts_codec_check(batch->page[i], 4096, slot);
+		uint32_t check = ts_raw_store(&media->pool, obj[k],
+					      batch->page[i], batch->slot + i);
 
-		memcpy(ts_pool_addr(&media->pool, obj[k]), batch->page[i],
-		       4096);
-		ts_store_relaxed(ts_pool_page_note(&media->pool, obj[k]),
-				 slot);
 		ts_batch_place(batch, i, ts_word_raw(obj[k], check));
 		k++;
 	}
 	return 0;
 }
 
-static void copy(struct ts_media *media, struct ts_reading *reading,
+int ts_raw_put(struct ts_media *media, struct ts_batch *batch, unsigned i,
+	       const void *page)
+{
+	uint16_t bytes = 4096;
+	ts_obj obj;
+	int err = ts_pool_alloc(&media->pool, 1, &bytes, &obj);
+
+	if (err)
+		return err;
+	ts_batch_place(batch, i,
+		       ts_word_raw(obj, ts_raw_store(&media->pool, obj, page,
+						     batch->slot + i)));
+	return 0;
+}
+
+void ts_raw_copy(struct ts_media *media, struct ts_reading *reading,
 		 unsigned i)
 {
 	memcpy(ts_reading_page(reading, i),
 	       ts_pool_addr(&media->pool, ts_word_obj(reading->word[i])), 4096);
 }
 
-static void restore(struct ts_media *media, struct ts_reading *reading,
+void ts_raw_restore(struct ts_media *media, struct ts_reading *reading,
 		    uint64_t mask)
 {
 	for (; mask; mask &= mask - 1) {
@@ -77,8 +98,8 @@ const struct ts_backend ts_backend_raw = {
 	.kind = TS_RAW,
 	.name = "raw",
 	.place = place,
-	.copy = copy,
-	.restore = restore,
+	.copy = ts_raw_copy,
+	.restore = ts_raw_restore,
 	.drop = ts_ram_drop,
 	.move = move,
 	.slots = TS_STAT_raw_slots,

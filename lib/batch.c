@@ -7,6 +7,8 @@
  */
 #include "batch.h"
 #include "account.h"
+#include "fault.h"
+#include "stage.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -25,6 +27,7 @@ void ts_batch_init(struct ts_batch *batch, uint64_t slot, unsigned n,
 	batch->slot = slot;
 	batch->encoder = NULL;
 	batch->repeats = 0;
+	batch->staged = 0;
 	batch->todo = n < 64 ? (1ull << n) - 1 : ~0ull;
 	for (unsigned i = 0; i < n; i++) {
 		batch->page[i] = (const uint8_t *)data + (size_t)i * 4096;
@@ -61,6 +64,9 @@ int ts_batch_prepare(struct ts_core *core, struct ts_batch *batch)
 void ts_batch_abandon(struct ts_core *core, struct ts_batch *batch)
 {
 	ts_media_drop(&core->media, batch->n, batch->word);
+	if (batch->staged)
+		ts_stage_abandon(&core->media, batch);
+	batch->staged = 0;
 }
 
 static void free_words(struct ts_core *core, ts_obj page)
@@ -136,6 +142,7 @@ int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,
 	int err;
 
 	assert(first + batch->n <= TS_CLUSTER_SLOTS);
+	TS_FAULT_POINT("batch: prepared");
 	err = open_for_write(core, batch->slot / TS_CLUSTER_SLOTS, &cluster);
 	if (err)
 		return err;
@@ -152,8 +159,12 @@ int ts_batch_publish(struct ts_core *core, struct ts_batch *batch,
 	close_cluster(core, &cluster);
 	if (err)
 		return err;
+	TS_FAULT_POINT("batch: published");
 	ts_change_apply(&core->media, &change);
+	if (batch->staged)
+		ts_stage_submit(core->media.stage, batch);
 	ts_media_drop(&core->media, batch->n, old);
+	TS_FAULT_POINT("batch: old pages dropped");
 	return 0;
 }
 
@@ -178,6 +189,7 @@ static void discard_cluster(struct ts_core *core, struct ts_cluster *cluster)
 	ts_cluster_close(cluster);
 	count_dropped(core, TS_CLUSTER_SLOTS, words);
 	ts_media_drop(&core->media, TS_CLUSTER_SLOTS, words);
+	TS_FAULT_POINT("batch: discarded cluster dropped");
 	free_words(core, page);
 }
 
@@ -194,6 +206,7 @@ static void discard_slots(struct ts_core *core, struct ts_cluster *cluster,
 	close_cluster(core, cluster);
 	count_dropped(core, n, old);
 	ts_media_drop(&core->media, n, old);
+	TS_FAULT_POINT("batch: discarded slots dropped");
 }
 
 void ts_batch_discard(struct ts_core *core, uint64_t nr, unsigned first,

@@ -49,6 +49,7 @@ struct ts_blocks {
 	uint32_t n;       /* blocks that the segment holds */
 	uint32_t budget;  /* blocks that may be touched at a time */
 	uint32_t reserve; /* free blocks to keep touched */
+	uint32_t adopted_end; /* behind the last one that recovery found */
 
 	pthread_mutex_t lock;
 	pthread_cond_t wake_keeper;
@@ -98,10 +99,30 @@ void ts_block_give(struct ts_blocks *blocks, uint32_t block);
 #define TS_BLOCKS_WAIT_NS 30000000000ull
 int ts_blocks_wait(struct ts_blocks *blocks);
 
-/* For recovery: blocks whose metadata says that something in them is used are
- * taken; the others are given back to the system.
+/* For recovery, by several threads at a time: something that lives in a block
+ * has been found. Returns false if it is not what else lives there: a block
+ * has one size class.
+ */
+bool ts_block_adopt(struct ts_blocks *blocks, uint32_t block,
+		    unsigned size_class);
+
+/* For recovery: the class that a block was found to have; -1: none. */
+static inline int ts_block_adopted_class(const struct ts_block *m)
+{
+	return (int)m->next - 1;
+}
+
+/* For recovery: all has been found, and put in order. Blocks in which there is
+ * something are taken. Of the others, those that are in memory stay there, up to
+ * twice the reserve: to give them back and ask for new ones would be to wait for
+ * memory. The rest goes back to the system.
  */
 void ts_blocks_adopted(struct ts_blocks *blocks);
+
+/* After that, before anything is used: map what is in memory, so that the
+ * request path does not fault.
+ */
+void ts_blocks_map(struct ts_blocks *blocks);
 
 /* For the keeper, under the lock: a quarter of the reserve is gone, and there
  * is memory to fill it with.
@@ -130,5 +151,8 @@ uint64_t ts_blocks_resident_bytes(struct ts_blocks *blocks);
 
 /* Walk the lists. Returns NULL or what is wrong. */
 const char *ts_blocks_check(struct ts_blocks *blocks);
+
+/* Blocks that may yet be taken within the budget; a glance without a lock. */
+uint32_t ts_blocks_headroom(const struct ts_blocks *blocks);
 
 #endif

@@ -17,8 +17,8 @@ struct tally {
 
 static bool object_in_use(struct ts_pool *pool, ts_obj obj)
 {
-	uint32_t block = (uint32_t)(obj.grains >>
-				    (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT));
+	uint32_t block =
+		(uint32_t)(obj.grains >> (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT));
 	unsigned off = obj.grains << TS_GRAIN_SHIFT & (TS_BLOCK_BYTES - 1);
 	const struct ts_block *m;
 	unsigned bytes;
@@ -40,7 +40,7 @@ static const char *check_page(struct ts_core *core, struct ts_coder *decoder,
 		.n = 1,
 		.slot = slot,
 		.data = page,
-		.word = { word },
+		.word = {word},
 		.decoder = decoder,
 	};
 
@@ -63,29 +63,30 @@ static const char *check_word(struct ts_core *core, struct ts_coder *decoder,
 	tally->slots[kind]++;
 	if (kind == TS_SPILL)
 		tally->record_bytes += ts_word_len(word) + TS_RECORD_EXTRA;
-	if (kind != TS_RAM && kind != TS_RAW)
+	if (kind != TS_RAM && !ts_kind_plain(kind))
 		return check_page(core, decoder, word, slot);
 
 	obj = ts_word_obj(word);
 	if (!object_in_use(pool, obj))
 		return "a word names an object that is not in use";
-	size_class = kind == TS_RAW ?
-			     TS_CLASS_PAGE :
-			     pool->blocks->meta[obj.grains >>
-						(TS_BLOCK_SHIFT -
-						 TS_GRAIN_SHIFT)]
-				     .size_class;
+	size_class = ts_kind_plain(kind)
+			     ? TS_CLASS_PAGE
+			     : pool->blocks
+				       ->meta[obj.grains >>
+					      (TS_BLOCK_SHIFT - TS_GRAIN_SHIFT)]
+				       .size_class;
 	tally->objects[size_class]++;
-	tally->stored_bytes += ts_word_len(word);
-	if (slot != (kind == TS_RAW ? ts_raw_owner(pool, obj) :
-				      ts_ram_owner(pool, obj)))
-		return "an object has another owner than the slot that names it";
+	if (kind != TS_STAGED)
+		tally->stored_bytes += ts_word_len(word);
+	if (slot != (ts_kind_plain(kind) ? ts_raw_owner(pool, obj)
+					 : ts_ram_owner(pool, obj)))
+		return "an object has another owner than the slot that names "
+		       "it";
 	return check_page(core, decoder, word, slot);
 }
 
-static const char *check_cluster(struct ts_core *core,
-				 struct ts_coder *decoder, struct tally *tally,
-				 uint64_t nr)
+static const char *check_cluster(struct ts_core *core, struct ts_coder *decoder,
+				 struct tally *tally, uint64_t nr)
 {
 	struct ts_cluster cluster;
 	const char *wrong = NULL;
@@ -107,6 +108,23 @@ static const char *check_cluster(struct ts_core *core,
 	tally->clusters++;
 	tally->objects[TS_CLASS_PAGE]++;
 	return wrong;
+}
+
+/* Frames are in use until a worker has them, whatever becomes of the word. */
+static const char *check_stage(struct ts_core *core, struct tally *tally)
+{
+	struct ts_stage *stage = core->media.stage;
+
+	if (!stage)
+		return tally->slots[TS_STAGED]
+			       ? "a staged page that nobody will compress"
+			       : NULL;
+	if (stage->n < tally->slots[TS_STAGED])
+		return "a staged page is not in the queue";
+	if (stage->n + stage->n_free != stage->n_frames)
+		return "frames that neither the queue nor the stage has";
+	tally->objects[TS_CLASS_PAGE] += stage->n - tally->slots[TS_STAGED];
+	return NULL;
 }
 
 static const char *check_totals(struct ts_core *core, struct tally *tally)
@@ -159,6 +177,8 @@ static const char *check_all(struct ts_core *core, uint64_t *ret_cluster)
 		wrong = ts_pool_check(&core->media.pool);
 	if (!wrong && core->media.spill)
 		wrong = ts_segments_check(&core->media.spill->segments);
+	if (!wrong)
+		wrong = check_stage(core, &tally);
 	return wrong ? wrong : check_totals(core, &tally);
 }
 
@@ -167,6 +187,8 @@ int ts_store_check(struct ts_store *store, char *err, size_t err_bytes)
 	uint64_t cluster = 0;
 	const char *wrong;
 
+	/* The workers first: they may be waiting for the keeper. */
+	ts_workers_rest(&store->workers);
 	ts_lock(&store->keeper.busy);
 	if (store->core.media.spill)
 		ts_lock(&store->spiller.busy);
@@ -174,6 +196,7 @@ int ts_store_check(struct ts_store *store, char *err, size_t err_bytes)
 	if (store->core.media.spill)
 		ts_unlock(&store->spiller.busy);
 	ts_unlock(&store->keeper.busy);
+	ts_workers_go_on(&store->workers);
 	if (wrong)
 		snprintf(err, err_bytes, "%s (at cluster %llu)", wrong,
 			 (unsigned long long)cluster);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* clean.c - make free segments out of those with few live records
  *
- * What still lives goes into the pack that new records go to as well, so
- * cleaning a segment that is 60 % live makes room for 40 % of new records.
+ * What still lives goes into packs of its own: it has outlived what it was
+ * written with, so it is likely to outlive new pages, too, and beside those it
+ * would have to be moved again. The last segment that goes into a pack may do so
+ * in part; the rest of it follows in the next. So each pack of moved records
+ * frees more than it takes, by a sixteenth at least.
  *
  * A segment is read whole; its sealed table says which slots its records
  * belong to, and the words of those slots say which of them still live and
@@ -14,8 +17,9 @@
  * cannot come to mean something else meanwhile.
  */
 #include "clean.h"
+#include "fault.h"
 
-#define LIVE_MAX (TS_SEGMENT_BYTES / 8 * 7)
+#define LIVE_MAX (TS_SEGMENT_BYTES / 16 * 15)
 /* Told in one go: few enough that others still find free ones. */
 #define TRIM_SEGMENTS 64u
 
@@ -54,11 +58,11 @@ static void move_record(struct cleaning *c, uint64_t slot, ts_word word)
 		c->full = true;
 	} else if (ts_unseal_record(&media->spill->seal, &place,
 				    c->with->segment_buf + off, len, &codec,
-				    c->with->page_buf)) {
+				    ts_pack_data(c->pack))) {
 		c->bad = true;
 	} else {
-		ts_pack_add(c->pack, media, slot, codec,
-			    c->with->page_buf, len, word);
+		ts_pack_add(c->pack, media, slot, codec, len, word);
+		TS_FAULT_POINT("cleaning: record copied");
 		ts_stats_add(&media->stats, TS_STAT_cleaned_pages, 1);
 	}
 }
@@ -108,19 +112,19 @@ static void move_by_table(struct cleaning *c, const struct ts_segment *s)
 		move_slot(c, with->slot[i]);
 }
 
-/* Clean the emptiest segment with at most @max_live bytes. Returns 1 if all
- * that lived in it was moved, 0 if not, -1 if there was none.
+/* Clean the emptiest segment. Returns whether there was one, and room for all
+ * of it.
  */
-static int clean_one(struct ts_cleaner *cleaner, struct ts_pack *pack,
-		     uint32_t max_live)
+static bool clean_one(struct ts_cleaner *cleaner, struct ts_pack *pack)
 {
 	struct ts_segments *segments = &cleaner->core->media.spill->segments;
 	struct cleaning c = { .with = cleaner, .pack = pack };
 	struct ts_segment copy;
 
-	if (!ts_segment_emptiest(segments, max_live, &c.segment, &copy))
-		return -1;
+	if (!ts_segment_emptiest(segments, LIVE_MAX, &c.segment, &copy))
+		return false;
 	pack->pinned[pack->n_pinned++] = c.segment;
+	TS_FAULT_POINT("cleaning: segment pinned");
 	c.generation = copy.generation;
 	if (read_segment(cleaner, c.segment))
 		move_by_table(&c, &copy);
@@ -128,20 +132,15 @@ static int clean_one(struct ts_cleaner *cleaner, struct ts_pack *pack,
 		c.bad = true;
 	if (c.bad)
 		ts_segment_skip(segments, c.segment);
-	return !c.bad && !c.full;
+	pack->n_emptied += !c.bad && !c.full;
+	return !c.full;
 }
 
 unsigned ts_clean_into(struct ts_cleaner *cleaner, struct ts_pack *pack)
 {
-	unsigned n = 0;
-	int done = 0;
-
-	while (pack->n_pinned < TS_PACK_PINNED && pack->used < LIVE_MAX &&
-	       ts_pack_room(pack) && done >= 0) {
-		done = clean_one(cleaner, pack, LIVE_MAX - pack->used);
-		n += done > 0;
-	}
-	return n;
+	while (pack->n_pinned < TS_PACK_PINNED && clean_one(cleaner, pack))
+		;
+	return pack->n_emptied;
 }
 
 void ts_trim_free_segments(struct ts_spill *spill)

@@ -10,13 +10,13 @@ struct ts_cleaner {
 	struct ts_core *core;
 	struct ts_io *io;
 	uint8_t *segment_buf; /* a segment, aligned */
-	uint8_t *page_buf;
 	uint64_t *slot; /* TS_PACK_RECORDS of them */
 };
 
-/* Move what lives in the emptiest segments into a pack that is being filled,
- * as many segments as fit while leaving an eighth of the pack for new records.
- * They become free when the pack is published. Returns how many can.
+/* Move what lives in the emptiest segments into an empty pack, until that is full
+ * or each one left is more than 15/16 live. Those that were moved whole become
+ * free when the pack is published. Returns how many, also in the pack's
+ * n_emptied.
  */
 unsigned ts_clean_into(struct ts_cleaner *cleaner, struct ts_pack *pack);
 

@@ -14,6 +14,7 @@
  * finds it.
  */
 #include "cluster.h"
+#include "fault.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -76,8 +77,6 @@ void ts_clusters_fini(struct ts_clusters *clusters)
 	clusters->leaf_live = NULL;
 }
 
-#define ROOT_CLOSING (1u << 31)
-
 /* A leaf; @ret_closing, if not NULL, says that it may be going away. */
 static uint32_t *leaf_at(const struct ts_clusters *clusters, uint64_t i,
 			 bool *ret_closing)
@@ -85,8 +84,8 @@ static uint32_t *leaf_at(const struct ts_clusters *clusters, uint64_t i,
 	uint32_t entry = ts_load_acquire(&clusters->root[i]);
 
 	if (ret_closing)
-		*ret_closing = entry & ROOT_CLOSING;
-	entry &= ~ROOT_CLOSING;
+		*ret_closing = entry & TS_ROOT_CLOSING;
+	entry &= ~TS_ROOT_CLOSING;
 	return entry ? ts_block_addr(clusters->pool->blocks, entry - 1) : NULL;
 }
 
@@ -102,7 +101,9 @@ static int new_leaf(struct ts_clusters *clusters, uint64_t i)
 	if (err)
 		return err;
 	memset(ts_block_addr(blocks, block), 0, TS_BLOCK_BYTES);
+	TS_FAULT_POINT("map: leaf cleared");
 	ts_store_release(&clusters->root[i], block + 1);
+	TS_FAULT_POINT("map: leaf published");
 	return 0;
 }
 
@@ -170,9 +171,11 @@ void ts_cluster_attach(struct ts_clusters *clusters,
 	assert(cluster->entry && !cluster->words && !cluster->closing);
 	set_words(clusters, cluster, page);
 	memset(cluster->words, 0, TS_CLUSTER_SLOTS * sizeof(ts_word));
+	TS_FAULT_POINT("map: words cleared");
 	ts_store_relaxed(cluster->note,
 			 TS_NOTE_WORDS | cluster->nr << TS_NOTE_CLUSTER_SHIFT);
 	ts_store_release(cluster->entry, ts_pool_page_index(page) + 1);
+	TS_FAULT_POINT("map: words published");
 	count_live(clusters, cluster->nr, 1);
 }
 
@@ -183,6 +186,7 @@ ts_obj ts_cluster_detach(struct ts_clusters *clusters,
 
 	assert(cluster->words == ts_pool_addr(clusters->pool, page));
 	ts_store_release(cluster->entry, 0);
+	TS_FAULT_POINT("map: words detached");
 	cluster->words = NULL;
 	cluster->note = NULL;
 	cluster->stripe->seq++;
@@ -198,15 +202,18 @@ ts_obj ts_cluster_move(struct ts_clusters *clusters,
 
 	memcpy(ts_pool_addr(clusters->pool, page), cluster->words,
 	       TS_CLUSTER_SLOTS * sizeof(ts_word));
+	TS_FAULT_POINT("map: words copied");
 	set_words(clusters, cluster, page);
 	ts_store_relaxed(cluster->note, note);
 	ts_store_release(cluster->entry, ts_pool_page_index(page) + 1);
+	TS_FAULT_POINT("map: words moved");
 	return old;
 }
 
 void ts_cluster_flag(struct ts_cluster *cluster, unsigned slot, ts_word word)
 {
 	ts_store_relaxed(&cluster->words[slot].bits, word.bits);
+	TS_FAULT_POINT("word: flags changed");
 }
 
 ts_word ts_cluster_read(struct ts_cluster *cluster, unsigned slot)
@@ -230,7 +237,9 @@ ts_word ts_cluster_publish(struct ts_cluster *cluster, unsigned slot,
 	/* Release: another process that maps the segment after a kill must
 	 * not find a word before what it names.
 	 */
+	TS_FAULT_POINT("word: about to be published");
 	ts_store_release(&at->bits, word.bits);
+	TS_FAULT_POINT("word: published");
 	ts_store_relaxed(cluster->note,
 			 *cluster->note + (ts_word_kind(word) != TS_NONE) -
 				 (ts_word_kind(old) != TS_NONE));
@@ -291,13 +300,15 @@ static bool close_leaf(struct ts_clusters *clusters, uint32_t i)
 
 	if (!entry || ts_load_relaxed(&clusters->leaf_live[i]))
 		return false;
-	ts_store_release(&clusters->root[i], entry | ROOT_CLOSING);
+	ts_store_release(&clusters->root[i], entry | TS_ROOT_CLOSING);
+	TS_FAULT_POINT("map: leaf closing");
 	pass_stripes(clusters);
 	if (ts_load_relaxed(&clusters->leaf_live[i])) {
 		ts_store_release(&clusters->root[i], entry);
 		return false;
 	}
 	ts_store_release(&clusters->root[i], 0);
+	TS_FAULT_POINT("map: leaf gone");
 	pass_stripes(clusters);
 	ts_block_give(clusters->pool->blocks, entry - 1);
 	return true;
@@ -306,13 +317,14 @@ static bool close_leaf(struct ts_clusters *clusters, uint32_t i)
 uint32_t *ts_clusters_adopt_leaf(struct ts_clusters *clusters, uint32_t i)
 {
 	struct ts_blocks *blocks = clusters->pool->blocks;
-	uint32_t block = (clusters->root[i] & ~ROOT_CLOSING) - 1;
+	uint32_t block = (clusters->root[i] & ~TS_ROOT_CLOSING) - 1;
 
-	if (block >= blocks->n || blocks->meta[block].used)
+	if (block >= blocks->n || blocks->meta[block].used ||
+	    !ts_block_adopt(blocks, block, TS_CLASS_LEAF))
 		return NULL;
 	ts_store_release(&clusters->root[i], block + 1);
+	TS_FAULT_POINT("recovery: leaf opened");
 	blocks->meta[block].used = 1;
-	blocks->meta[block].size_class = TS_CLASS_LEAF;
 	/* It may turn out to be empty. */
 	ts_add_relaxed(&clusters->n_empty, 1);
 	return ts_block_addr(blocks, block);

@@ -25,6 +25,7 @@
 #define TS_LEAF_CLUSTERS (TS_BLOCK_BYTES / 4)
 #define TS_STRIPES 1024u
 #define TS_CLASS_LEAF UINT16_MAX /* of a block, beside the pool's classes */
+#define TS_ROOT_CLOSING (1u << 31) /* flag of a root entry; see cluster.c */
 
 struct ts_stripe {
 	_Alignas(64) pthread_mutex_t lock;

@@ -8,6 +8,7 @@
  * and stays so until the lock is released; if not, the object is left alone.
  */
 #include "compact.h"
+#include "fault.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
@@ -35,6 +36,7 @@ static ts_obj move_object(struct ts_core *core, uint64_t slot, ts_obj from,
 	    ts_word_obj(word).grains == from.grains) {
 		ts_backend_of[ts_word_kind(word)]->move(&core->media, word,
 							to);
+		TS_FAULT_POINT("compaction: object copied");
 		ts_cluster_publish(&cluster, i, ts_word_moved(word, to));
 		unused = from;
 	}
@@ -77,7 +79,9 @@ static void move_one(struct ts_core *core, unsigned size_class, ts_obj from)
 		else
 			unused = move_object(core, note, from, to);
 	}
+	TS_FAULT_POINT("compaction: object moved");
 	ts_pool_free(pool, 1, &unused);
+	TS_FAULT_POINT("compaction: old place freed");
 	if (unused.grains == from.grains)
 		ts_stats_add(&core->media.stats, TS_STAT_compacted_objects, 1);
 }

@@ -13,8 +13,17 @@
 #include "event.h"
 #include "kept.h"
 
+/* What taking over took. */
+struct ts_took_over {
+	uint64_t pages;
+	uint64_t words_ns;  /* to walk the words */
+	uint64_t blocks_ns; /* to put blocks in order */
+	uint64_t map_ns;    /* to map what is in memory */
+};
+
 struct ts_core {
 	uint64_t n_slots;
+	struct ts_took_over took_over;
 	struct ts_kept kept; /* the shared segment */
 	struct ts_media media;
 	struct ts_clusters clusters;

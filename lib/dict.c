@@ -7,6 +7,7 @@
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include "dict.h"
+#include "fault.h"
 #include "kept.h"
 #include "shm.h"
 #include "util/atomic.h"
@@ -166,8 +167,11 @@ static void keep(struct ts_dicts *dicts, unsigned i, size_t n_bytes)
 	if (!dicts->kept)
 		return;
 	memcpy(dicts->kept[i].bytes, dicts->dict[i].bytes, n_bytes);
+	TS_FAULT_POINT("dictionary: bytes kept");
 	ts_store_release(&dicts->kept[i].n_bytes, (uint32_t)n_bytes);
+	TS_FAULT_POINT("dictionary: valid");
 	ts_store_release(&dicts->head->dict_current, i + TS_DICT_FIRST);
+	TS_FAULT_POINT("dictionary: current");
 }
 
 int ts_dicts_add(struct ts_dicts *dicts, const void *bytes, size_t n_bytes)
@@ -195,6 +199,7 @@ void ts_dict_give_up(struct ts_dicts *dicts, struct ts_dict *dict)
 {
 	if (dicts->kept)
 		ts_store_release(&dicts->kept[dict - dicts->dict].n_bytes, 0);
+	TS_FAULT_POINT("dictionary: given up");
 	dict->in_use = false;
 }
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* kept.c - the shared segment, and how it outlives the process
  *
- * The file holds one line: the segment's number and the kernel's boot id. A
- * number from another boot names nothing and is forgotten. A number of this
- * boot whose segment is gone means that pages are lost; a server that started
- * empty instead would hand zeroes to whoever swapped them out.
+ * A segment of this boot that is named and gone means that pages are lost; a
+ * server that started empty instead would hand zeroes to whoever swapped them
+ * out. One that was being made, or removed, when its process was killed holds
+ * nothing, and is removed now.
  */
 #include "kept.h"
 #include "block.h"
+#include "fault.h"
+#include "keepfile.h"
+#include "util/atomic.h"
 #include "word.h"
 
 #include <errno.h>
@@ -17,13 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #define MAGIC "thinswap"
 #define HEAD_BYTES 4096u
-#define BOOT_ID_BYTES 37u
+#define KEY_TRIES 16u
 
 _Static_assert(sizeof(struct ts_kept_head) <= HEAD_BYTES, "head is a page");
 
@@ -40,7 +44,8 @@ static uint64_t fingerprint(void)
 		TS_WORD_RAW_PAGE_SHIFT,
 		TS_WORD_SPILL_OFF_SHIFT,
 		TS_WORD_SPILL_SEGMENT_SHIFT,
-		TS_NONE, TS_ZERO, TS_FILL, TS_RAM, TS_RAW, TS_SPILL,
+		TS_NONE, TS_ZERO, TS_FILL, TS_STAGED, TS_RAM, TS_RAW,
+		TS_SPILL,
 		TS_CODEC_REPEAT, TS_CODEC_ZSTD,
 		TS_DICT_FIRST, TS_DICT_GENERATIONS, TS_DICT_BYTES,
 		sizeof(struct ts_kept_head),
@@ -56,42 +61,38 @@ static size_t round_up(size_t n, size_t to)
 	return (n + to - 1) / to * to;
 }
 
-/* Find the parts of a segment; @base NULL only measures. Returns its size. */
-static size_t lay_out(struct ts_kept *kept, const struct ts_kept_size *size,
-		      uint8_t *base)
+struct ts_kept_layout ts_kept_lay_out(const struct ts_kept_size *size)
 {
-	size_t dict_off = HEAD_BYTES;
-	size_t segment_off =
-		dict_off + round_up(TS_DICT_GENERATIONS *
-					    sizeof(struct ts_kept_dict), 4096);
-	size_t root_off =
-		segment_off + round_up((size_t)size->n_segments *
-					       sizeof(struct ts_kept_segment),
-				       4096);
-	size_t blocks_off = round_up(root_off + size->root_bytes,
-				     TS_BLOCK_BYTES);
+	struct ts_kept_layout at = { .dict = HEAD_BYTES };
 
-	if (base) {
-		kept->head = (void *)base;
-		kept->dict = (void *)(base + dict_off);
-		kept->segment = (void *)(base + segment_off);
-		kept->root = base + root_off;
-		kept->root_bytes = size->root_bytes;
-		kept->blocks = base + blocks_off;
-	}
-	return blocks_off + ((size_t)size->n_blocks << TS_BLOCK_SHIFT);
+	at.segment = at.dict + round_up(TS_DICT_GENERATIONS *
+						sizeof(struct ts_kept_dict),
+					4096);
+	at.root = at.segment + round_up((size_t)size->n_segments *
+						sizeof(struct ts_kept_segment),
+					4096);
+	at.blocks = round_up(at.root + size->root_bytes, TS_BLOCK_BYTES);
+	at.bytes = at.blocks + ((size_t)size->n_blocks << TS_BLOCK_SHIFT);
+	return at;
 }
 
-static void read_boot_id(char ret_id[BOOT_ID_BYTES])
+static void find_parts(struct ts_kept *kept, const struct ts_kept_size *size)
 {
-	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	struct ts_kept_layout at = ts_kept_lay_out(size);
+	uint8_t *base = kept->shm.base;
 
-	snprintf(ret_id, BOOT_ID_BYTES, "unknown");
-	if (!f)
-		return;
-	if (!fgets(ret_id, BOOT_ID_BYTES, f))
-		snprintf(ret_id, BOOT_ID_BYTES, "unknown");
-	fclose(f);
+	kept->head = (void *)base;
+	kept->dict = (void *)(base + at.dict);
+	kept->segment = (void *)(base + at.segment);
+	kept->root = base + at.root;
+	kept->root_bytes = size->root_bytes;
+	kept->blocks = base + at.blocks;
+}
+
+bool ts_kept_readable(const struct ts_kept_head *head)
+{
+	return !memcmp(head->magic, MAGIC, sizeof(head->magic)) &&
+	       head->fingerprint == fingerprint();
 }
 
 struct text {
@@ -136,30 +137,14 @@ static int open_file(struct ts_kept *kept, const struct text *t)
 	return kept->path ? 0 : -ENOMEM;
 }
 
-/* The segment that the file names; -1: none, or of another boot. */
-static int named_segment(const struct ts_kept *kept)
+static int note(const struct ts_kept *kept, enum ts_keep_state state,
+		int number, const struct text *t)
 {
-	char line[80] = "", boot[BOOT_ID_BYTES], now[BOOT_ID_BYTES];
-	int id;
+	int err = ts_keepfile_write(kept->fd,
+				    (struct ts_keep_note){ state, number });
 
-	if (pread(kept->fd, line, sizeof(line) - 1, 0) <= 0 ||
-	    sscanf(line, "%d %36s", &id, boot) != 2)
-		return -1;
-	read_boot_id(now);
-	return strcmp(boot, now) ? -1 : id;
-}
-
-static int name_segment(const struct ts_kept *kept, const struct text *t)
-{
-	char line[80], boot[BOOT_ID_BYTES];
-	int n;
-
-	read_boot_id(boot);
-	n = snprintf(line, sizeof(line), "%d %s\n", kept->shm.id, boot);
-	if (ftruncate(kept->fd, 0) || pwrite(kept->fd, line, (size_t)n, 0) != n)
-		return wrong(t, -EIO, "cannot be written: %s",
-			     strerror(errno));
-	return 0;
+	return err ? wrong(t, err, "cannot be written: %s", strerror(-err)) :
+		     0;
 }
 
 static int check_head(const struct ts_kept *kept,
@@ -167,19 +152,18 @@ static int check_head(const struct ts_kept *kept,
 {
 	const struct ts_kept_head *h = kept->head;
 
-	if (memcmp(h->magic, MAGIC, sizeof(h->magic)) ||
-	    h->fingerprint != fingerprint())
+	if (!ts_kept_readable(h))
 		return wrong(t, -EPROTO,
 			     "the pages in segment %d were laid out by another version of thinswap; serve them with that one, or give them up with ipcrm -m %d and remove the file",
 			     kept->shm.id, kept->shm.id);
-	if (h->n_slots != size->n_slots || h->n_blocks != size->n_blocks ||
+	if (h->n_slots != size->n_slots || h->n_blocks < size->n_budget ||
 	    h->n_segments != size->n_segments)
 		return wrong(t, -EINVAL,
-			     "the pages in segment %d are of a device of %llu bytes with ram-max=%llu and %u spill segments; use the same sizes",
+			     "the pages in segment %d are of a device of %llu bytes with %u spill segments, in memory of at most %llu bytes; use the same sizes, and ram up to that",
 			     kept->shm.id,
 			     (unsigned long long)h->n_slots * 4096,
-			     (unsigned long long)h->n_blocks << TS_BLOCK_SHIFT,
-			     h->n_segments);
+			     h->n_segments,
+			     (unsigned long long)h->n_blocks << TS_BLOCK_SHIFT);
 	return 0;
 }
 
@@ -187,34 +171,68 @@ static int check_head(const struct ts_kept *kept,
 static int adopt(struct ts_kept *kept, const struct ts_kept_size *size, int id,
 		 const struct text *t)
 {
+	struct ts_kept_size there = *size;
 	int err = ts_shm_attach(&kept->shm, id);
 
+	if (err == -EBUSY)
+		return wrong(t, err, "another process has segment %d mapped",
+			     id);
 	if (err)
 		return wrong(t, err,
 			     "the memory it names (segment %d) is gone, and the pages in it: %s; if no swap is on this device any more, remove the file",
 			     id, strerror(-err));
+	/* In a process that has locked all its memory already. */
+	ts_shm_unpin(&kept->shm);
 	kept->head = (void *)kept->shm.base;
-	if (kept->shm.bytes < HEAD_BYTES || !kept->head->made)
+	if (kept->shm.bytes < HEAD_BYTES || !kept->head->made) {
+		ts_shm_remove(id);
+		ts_shm_free(&kept->shm);
 		return 1;
+	}
 	kept->adopted = true;
 	err = check_head(kept, size, t);
-	if (!err && kept->shm.bytes < lay_out(kept, size, kept->shm.base))
+	there.n_blocks = kept->head->n_blocks;
+	if (!err && kept->shm.bytes < ts_kept_lay_out(&there).bytes)
 		err = wrong(t, -EPROTO, "segment %d is too short", id);
+	if (!err)
+		find_parts(kept, size);
+	TS_FAULT_POINT("kept: adopted");
+	return err;
+}
+
+/* A key that no segment has, noted before there is one with it. */
+static int make_kept(struct ts_kept *kept, size_t bytes, const struct text *t)
+{
+	unsigned tries = 0;
+	int key, err;
+
+	do {
+		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
+			return -errno;
+		key = (key & INT32_MAX) | 1;
+		err = note(kept, TS_KEEP_MAKING, key, t);
+		TS_FAULT_POINT("kept: key noted");
+		if (!err)
+			err = ts_shm_new(&kept->shm, bytes, key);
+	} while (err == -EEXIST && ++tries < KEY_TRIES);
+	TS_FAULT_POINT("kept: segment made");
 	return err;
 }
 
 static int make(struct ts_kept *kept, const struct ts_kept_size *size,
 		const struct text *t)
 {
-	size_t bytes = lay_out(kept, size, NULL);
+	size_t bytes = ts_kept_lay_out(size).bytes;
 	struct ts_kept_head *h;
-	int err = ts_shm_new(&kept->shm, bytes, !t->path);
+	int err;
 
+	err = t->path ? make_kept(kept, bytes, t) :
+			ts_shm_new(&kept->shm, bytes, 0);
 	if (err)
 		return wrong(t, err,
 			     "cannot set up a segment of %zu bytes of shared memory: %s",
 			     bytes, strerror(-err));
-	lay_out(kept, size, kept->shm.base);
+	find_parts(kept, size);
 	h = kept->head;
 	memcpy(h->magic, MAGIC, sizeof(h->magic));
 	h->fingerprint = fingerprint();
@@ -222,40 +240,137 @@ static int make(struct ts_kept *kept, const struct ts_kept_size *size,
 	h->n_blocks = size->n_blocks;
 	h->n_segments = size->n_segments;
 	h->dict_current = TS_CODEC_ZSTD;
-	err = t->path ? name_segment(kept, t) : 0;
-	h->made = !err;
+	TS_FAULT_POINT("kept: head written");
+	err = t->path ? note(kept, TS_KEEP_SEGMENT, kept->shm.id, t) : 0;
+	TS_FAULT_POINT("kept: segment named");
+	if (!err)
+		ts_store_release(&h->made, 1u);
+	TS_FAULT_POINT("kept: made");
 	return err;
+}
+
+/* What was being made or removed when its process was killed. Only a segment
+ * that is ours and that nobody uses: keys can coincide.
+ */
+static void remove_remains(struct ts_keep_note found)
+{
+	int id = found.number;
+	struct ts_shm shm;
+
+	if (found.state == TS_KEEP_MAKING)
+		id = ts_shm_find(found.number);
+	if (id < 0 || ts_shm_attach(&shm, id))
+		return;
+	ts_shm_remove(id);
+	ts_shm_free(&shm);
+	TS_FAULT_POINT("kept: remains removed");
+}
+
+void ts_kept_forget(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct ts_keep_note found;
+
+	if (fd < 0)
+		return;
+	found = ts_keepfile_read(fd);
+	close(fd);
+	if (found.state == TS_KEEP_MAKING || found.state == TS_KEEP_ENDED)
+		remove_remains(found);
+	unlink(path);
 }
 
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
 		 const char *path, char *err, size_t err_bytes)
 {
 	struct text t = { .path = path, .at = err, .bytes = err_bytes };
-	int id = -1, error = 0;
+	struct ts_keep_note found = { TS_KEEP_NOTHING, 0 };
+	int error = 0;
 
 	*kept = (struct ts_kept){ .fd = -1 };
 	if (path) {
 		error = open_file(kept, &t);
 		if (error)
 			return error;
-		id = named_segment(kept);
+		found = ts_keepfile_read(kept->fd);
 	}
-	if (id >= 0) {
-		error = adopt(kept, size, id, &t);
+	if (found.state == TS_KEEP_SEGMENT) {
+		error = adopt(kept, size, found.number, &t);
 		if (error <= 0)
 			return error;
-		ts_shm_remove(&kept->shm);
-		ts_shm_free(&kept->shm);
+	} else if (found.state != TS_KEEP_NOTHING) {
+		remove_remains(found);
 	}
 	return make(kept, size, &t);
 }
 
+int ts_kept_prepare(const struct ts_kept_size *size, const char *path,
+		    char *err, size_t err_bytes)
+{
+	struct text t = { .path = path, .at = err, .bytes = err_bytes };
+	struct ts_kept kept = { .fd = -1 };
+	struct ts_kept_size as_kept = *size;
+	const uint8_t *base;
+	int id, error;
+	size_t bytes;
+
+	id = ts_keepfile_segment(path);
+	if (id < 0)
+		return wrong(&t, id, "names no memory that could be taken over");
+	error = ts_shm_prepare(id, &base, &bytes);
+	if (error)
+		return wrong(&t, error, "segment %d cannot be mapped: %s", id,
+			     strerror(-error));
+	if (bytes < HEAD_BYTES)
+		return wrong(&t, -EPROTO, "segment %d is too short", id);
+	kept.head = (struct ts_kept_head *)base;
+	kept.shm.id = id;
+	as_kept.n_segments = kept.head->n_segments;
+	return check_head(&kept, &as_kept, &t);
+}
+
+int ts_kept_bind_spill(struct ts_kept *kept, const char *path,
+		       const struct stat *st, bool sealed, char *err,
+		       size_t err_bytes)
+{
+	struct ts_kept_head *h = kept->head;
+	uint64_t dev = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
+	uint64_t ino = S_ISBLK(st->st_mode) ? 0 : st->st_ino;
+	char *real = realpath(path, NULL);
+
+	if (kept->adopted && h->spill_path[0] &&
+	    (h->spill_dev != dev || h->spill_ino != ino ||
+	     h->spill_sealed != sealed)) {
+		free(real);
+		snprintf(err, err_bytes,
+			 "spill=%s: the pages that were kept are in another file, %s, %s; use that one as it was",
+			 path, h->spill_path,
+			 h->spill_sealed ? "encrypted" : "not encrypted");
+		return -EINVAL;
+	}
+	h->spill_dev = dev;
+	h->spill_ino = ino;
+	h->spill_sealed = sealed;
+	TS_FAULT_POINT("kept: spill file bound");
+	/* Only for those who look for it: see peek.h. */
+	snprintf(h->spill_path, sizeof(h->spill_path), "%s",
+		 real ? real : path);
+	free(real);
+	return 0;
+}
+
 void ts_kept_close(struct ts_kept *kept)
 {
+	struct ts_keep_note ended = { TS_KEEP_ENDED, kept->shm.id };
+
 	/* What was adopted and never served stays for the next try. */
 	if (kept->head && kept->path && (kept->served || !kept->adopted)) {
-		ts_shm_remove(&kept->shm);
+		ts_keepfile_write(kept->fd, ended);
+		TS_FAULT_POINT("kept: end noted");
+		ts_shm_remove(kept->shm.id);
+		TS_FAULT_POINT("kept: segment removed");
 		unlink(kept->path);
+		TS_FAULT_POINT("kept: file removed");
 	}
 	ts_shm_free(&kept->shm);
 	if (kept->fd >= 0)

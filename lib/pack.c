@@ -2,6 +2,7 @@
 /* pack.c - a segment being filled: records sealed and packed back to back */
 #include "pack.h"
 #include "account.h"
+#include "fault.h"
 
 #include <string.h>
 
@@ -18,6 +19,7 @@ void ts_pack_begin(struct ts_pack *pack, uint32_t segment,
 	pack->record_bytes = 0;
 	pack->n = 0;
 	pack->n_pinned = 0;
+	pack->n_emptied = 0;
 }
 
 static void end_pack(struct ts_pack *pack, struct ts_segments *segments)
@@ -25,6 +27,7 @@ static void end_pack(struct ts_pack *pack, struct ts_segments *segments)
 	for (unsigned i = 0; i < pack->n_pinned; i++)
 		ts_segment_unpin(segments, pack->pinned[i]);
 	pack->n_pinned = 0;
+	pack->n_emptied = 0;
 	pack->busy = false;
 }
 
@@ -47,16 +50,13 @@ size_t ts_pack_room(const struct ts_pack *pack)
 }
 
 void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
-		 uint8_t codec, const void *data, unsigned len, ts_word from)
+		 uint8_t codec, unsigned len, ts_word from)
 {
-	struct ts_place place = { pack->generation, slot, pack->used };
 	uint32_t end = pack->used + len + TS_RECORD_EXTRA;
 	uint32_t next = (end + TS_WORD_SPILL_ALIGN - 1) / TS_WORD_SPILL_ALIGN *
 			TS_WORD_SPILL_ALIGN;
 
 	assert(len + TS_PACK_EXTRA <= ts_pack_room(pack));
-	ts_seal_record(&media->spill->seal, &place, codec, data, len,
-		       pack->buf + pack->used);
 	memset(pack->buf + end, 0, next - end);
 	pack->slot[pack->n] = slot;
 	pack->record[pack->n] = (struct ts_packed){
@@ -70,6 +70,21 @@ void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
 	pack->record_bytes += len + TS_RECORD_EXTRA;
 	pack->used = next;
 	pack->n++;
+	TS_FAULT_POINT("pack: record added");
+}
+
+void ts_pack_seal(struct ts_pack *pack, const struct ts_seal *seal,
+		  uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to; i++) {
+		const struct ts_packed *r = &pack->record[i];
+		struct ts_place place = { pack->generation, pack->slot[i],
+					  r->off };
+		uint8_t *record = pack->buf + r->off;
+
+		ts_seal_record(seal, &place, r->codec, record + TS_RECORD_DATA,
+			       r->len, record);
+	}
 }
 
 void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill)
@@ -89,6 +104,7 @@ void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill)
 		.write = true,
 	};
 	pack->busy = true;
+	TS_FAULT_POINT("pack: table sealed");
 }
 
 /* Where the run of records of one cluster that ends before @end begins. */
@@ -145,8 +161,10 @@ static unsigned publish_some(struct ts_pack *pack, struct ts_core *core,
 		n++;
 	}
 	ts_cluster_close(&cluster);
+	TS_FAULT_POINT("pack: records of a cluster published");
 	ts_change_apply(&core->media, &change);
 	ts_media_drop(&core->media, n, old);
+	TS_FAULT_POINT("pack: their old pages dropped");
 	return n_left;
 }
 
@@ -159,6 +177,7 @@ unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core)
 	/* All count as born before the first is published, because it can die
 	 * at once.
 	 */
+	TS_FAULT_POINT("pack: written");
 	ts_segment_born(segments, pack->segment, pack->record_bytes);
 	/* Backwards: a page that was overwritten and marked again while the
 	 * pack was being filled has two records, and the last one is right.
@@ -169,7 +188,9 @@ unsigned ts_pack_publish(struct ts_pack *pack, struct ts_core *core)
 	}
 	ts_segment_died(segments, pack->segment, dead_bytes);
 	ts_segment_seal(segments, pack->segment, pack->used, pack->n);
+	TS_FAULT_POINT("pack: segment sealed");
 	end_pack(pack, segments);
+	TS_FAULT_POINT("pack: cleaned segments let go");
 	return n;
 }
 

@@ -4,9 +4,11 @@
  *	| record | record | ... | sealed table: the slots of the records | 0 |
  *
  * A pack is filled from memory (the words bear the write mark) or from another
- * segment (cleaning), written in one transfer, and its records are then
- * published one cluster at a time. A page that was overwritten or discarded
- * meanwhile is simply not published.
+ * segment (cleaning). Data are put where they stay; sealing is done in place
+ * and afterwards, by several threads if need be (sealers.h). The segment is
+ * written in one transfer, and its records are then published one cluster at a
+ * time. A page that was overwritten or discarded meanwhile is simply not
+ * published.
  */
 #ifndef TS_PACK_H
 #define TS_PACK_H
@@ -40,6 +42,7 @@ struct ts_pack {
 	/* Segments that records were moved from: pinned until published. */
 	uint32_t pinned[TS_PACK_PINNED];
 	unsigned n_pinned;
+	unsigned n_emptied; /* of those, how many will be free then */
 	struct ts_transfer transfer;
 	uint64_t started_ns; /* when its write was */
 	bool busy;           /* being written */
@@ -54,16 +57,30 @@ void ts_pack_begin(struct ts_pack *pack, uint32_t segment,
  */
 size_t ts_pack_room(const struct ts_pack *pack);
 
-/* Add a record; there must be room. */
+/* Where the data of the next record belongs. What is put there is nothing
+ * until it is added.
+ */
+static inline uint8_t *ts_pack_data(const struct ts_pack *pack)
+{
+	return pack->buf + pack->used + TS_RECORD_DATA;
+}
+
+/* Add a record, the data of which are in place; there must be room. */
 void ts_pack_add(struct ts_pack *pack, struct ts_media *media, uint64_t slot,
-		 uint8_t codec, const void *data, unsigned len, ts_word from);
+		 uint8_t codec, unsigned len, ts_word from);
+
+/* Seal the records from @from up to @to. Different ones at once are fine. */
+void ts_pack_seal(struct ts_pack *pack, const struct ts_seal *seal,
+		  uint32_t from, uint32_t to);
 
 /* Give up a pack to which nothing was added from memory: its segment is free
  * again, and what was to be moved to it stays where it is.
  */
 void ts_pack_cancel(struct ts_pack *pack, struct ts_core *core);
 
-/* Seal the table and make the transfer that writes the segment. */
+/* All records are sealed: seal the table, and make the transfer that writes the
+ * segment.
+ */
 void ts_pack_end(struct ts_pack *pack, const struct ts_spill *spill);
 
 /* The segment is written: publish its records and drop what they replace.

@@ -5,6 +5,7 @@
 #include "codec.h"
 #include "util/harden.h"
 #include "util/size.h"
+#include "worker.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -22,6 +23,11 @@
  * keeper touches more.
  */
 #define RESERVE_BYTES (2ull << 20)
+/* A burst of swap-out that is accepted at the speed of a copy; never more than
+ * a sixteenth of the budget.
+ */
+#define WRITE_BEHIND_BYTES (8ull << 20)
+#define WRITE_BEHIND_PART 16u
 /* Room to raise the budget; address space only. */
 #define RAM_MAX_TIMES 4
 
@@ -32,6 +38,8 @@ void ts_params_init(struct ts_params *params)
 		.dictionary = true,
 		.encrypt = true,
 		.use_uring = true,
+		.write_behind_bytes = WRITE_BEHIND_BYTES,
+		.workers = (int)ts_n_cpus(),
 		.high_water = HIGH_WATER_DEFAULT,
 		.low_water = LOW_WATER_DEFAULT,
 	};
@@ -167,6 +175,11 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 	if (!strcmp(key, "reserve"))
 		return set_size(&g, &params->reserve_bytes, TS_BLOCK_BYTES,
 				TS_RAM_MAX_BYTES);
+	if (!strcmp(key, "write-behind"))
+		return set_size(&g, &params->write_behind_bytes, 0,
+				TS_WRITE_BEHIND_MAX_BYTES);
+	if (!strcmp(key, "workers"))
+		return set_int(&g, &params->workers, 1, TS_WORKERS_MAX);
 	if (!strcmp(key, "keep"))
 		return set_path(&g, &params->keep_path);
 	if (!strcmp(key, "dictionary"))
@@ -200,9 +213,16 @@ int ts_params_set(struct ts_params *params, const char *key, const char *value,
 		return set_int(&g, &params->low_water, WATER_MIN,
 			       LOW_WATER_MAX);
 	snprintf(err, err_bytes,
-		 "%s: no such parameter; there are size, ram, ram-max, reserve, level, dictionary, keep, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
+		 "%s: no such parameter; there are size, ram, ram-max, reserve, level, dictionary, write-behind, workers, keep, high-water, low-water, spill, spill-size, encrypt, spill-force, write-budget, write-budget-spent, io-uring and stats",
 		 key);
 	return -ENOENT;
+}
+
+unsigned ts_n_cpus(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 1 ? 1 : n > TS_WORKERS_MAX ? TS_WORKERS_MAX : (unsigned)n;
 }
 
 static uint64_t machine_bytes(void)
@@ -272,5 +292,8 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes)
 		params->reserve_bytes = params->ram_bytes / 4;
 	if (params->reserve_bytes < TS_BLOCK_BYTES)
 		params->reserve_bytes = TS_BLOCK_BYTES;
+	if (params->write_behind_bytes > params->ram_bytes / WRITE_BEHIND_PART)
+		params->write_behind_bytes =
+			params->ram_bytes / WRITE_BEHIND_PART;
 	return 0;
 }

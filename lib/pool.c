@@ -18,6 +18,8 @@
  *     once, or when it ceases to be isolated
  */
 #include "pool.h"
+#include "fault.h"
+#include "util/atomic.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -209,6 +211,7 @@ static unsigned take_from(struct ts_pool *pool, struct ts_class *c,
 			ret_obj[got++] = obj_at(c, block, i * 64u + bit);
 		}
 	}
+	TS_FAULT_POINT("pool: objects marked");
 	change_used(pool, c, block, (int)got);
 	c->n_used += got;
 	return got;
@@ -234,11 +237,17 @@ static int alloc_class(struct ts_pool *pool, struct ts_class *c, unsigned n,
 	return err;
 }
 
-/* Objects of a bulk call chained by class, so that a class is locked once. */
+/* Objects of a bulk call chained by class, so that a class is locked once.
+ * Classes are met in the order of the objects: most calls have a few objects,
+ * and looking at all classes would cost more than all the rest.
+ */
 struct chains {
 	uint16_t head[TS_POOL_CLASSES];
 	uint16_t next[TS_POOL_BULK];
+	uint8_t size_class[TS_POOL_BULK];
 };
+
+_Static_assert(TS_POOL_CLASSES <= UINT8_MAX, "a class fits in a byte");
 
 static void chain_init(struct chains *chains)
 {
@@ -249,6 +258,16 @@ static void chain_add(struct chains *chains, unsigned size_class, unsigned i)
 {
 	chains->next[i] = chains->head[size_class];
 	chains->head[size_class] = (uint16_t)i;
+	chains->size_class[i] = (uint8_t)size_class;
+}
+
+/* Take the chain of object i's class: its first, and CHAIN_END from then on. */
+static unsigned chain_take(struct chains *chains, unsigned i)
+{
+	unsigned head = chains->head[chains->size_class[i]];
+
+	chains->head[chains->size_class[i]] = CHAIN_END;
+	return head;
 }
 
 int ts_pool_alloc(struct ts_pool *pool, unsigned n, const uint16_t *bytes,
@@ -263,23 +282,22 @@ int ts_pool_alloc(struct ts_pool *pool, unsigned n, const uint16_t *bytes,
 	for (unsigned i = n; i-- > 0;)
 		chain_add(&chains, ts_pool_class(pool, bytes[i]), i);
 
-	for (unsigned k = 0; k < TS_POOL_CLASSES; k++) {
-		unsigned want = 0, got;
+	for (unsigned first = 0; first < n; first++) {
+		unsigned head = chain_take(&chains, first), want = 0, got;
 		int err;
 
-		for (unsigned i = chains.head[k]; i != CHAIN_END;
-		     i = chains.next[i])
+		for (unsigned i = head; i != CHAIN_END; i = chains.next[i])
 			want++;
 		if (!want)
 			continue;
-		err = alloc_class(pool, &pool->classes[k], want,
-				  held + n_held, &got);
+		err = alloc_class(pool,
+				  &pool->classes[chains.size_class[first]],
+				  want, held + n_held, &got);
 		if (err) {
 			ts_pool_free(pool, n_held + got, held);
 			return err;
 		}
-		for (unsigned i = chains.head[k]; i != CHAIN_END;
-		     i = chains.next[i])
+		for (unsigned i = head; i != CHAIN_END; i = chains.next[i])
 			ret_obj[i] = held[n_held++];
 	}
 	return 0;
@@ -294,6 +312,7 @@ static void free_locked(struct ts_pool *pool, struct ts_class *c, ts_obj obj)
 
 	assert(m->map[index / 64] & bit);
 	m->map[index / 64] &= ~bit;
+	TS_FAULT_POINT("pool: object freed");
 	c->n_used--;
 	change_used(pool, c, block, -1);
 }
@@ -308,14 +327,14 @@ void ts_pool_free(struct ts_pool *pool, unsigned n, const ts_obj *obj)
 	for (unsigned i = n; i-- > 0;)
 		chain_add(&chains, meta_of(pool, block_of(obj[i]))->size_class,
 			  i);
-	for (unsigned k = 0; k < TS_POOL_CLASSES; k++) {
-		struct ts_class *c = &pool->classes[k];
+	for (unsigned first = 0; first < n; first++) {
+		struct ts_class *c = &pool->classes[chains.size_class[first]];
+		unsigned head = chain_take(&chains, first);
 
-		if (chains.head[k] == CHAIN_END)
+		if (head == CHAIN_END)
 			continue;
 		ts_lock(&c->lock);
-		for (unsigned i = chains.head[k]; i != CHAIN_END;
-		     i = chains.next[i])
+		for (unsigned i = head; i != CHAIN_END; i = chains.next[i])
 			free_locked(pool, c, obj[i]);
 		ts_unlock(&c->lock);
 	}
@@ -374,6 +393,7 @@ unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
 
 		unlink_block(pool, c, block);
 		m->isolated = true;
+		TS_FAULT_POINT("pool: block isolated");
 		for (unsigned i = 0; i < c->per_block; i++)
 			if (m->map[i / 64] >> (i & 63) & 1)
 				ret_obj[n++] = obj_at(c, block, i);
@@ -391,6 +411,7 @@ bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block)
 
 	ts_lock(&c->lock);
 	m->isolated = false;
+	TS_FAULT_POINT("pool: block back in circulation");
 	empty = !m->used;
 	if (empty)
 		give_block(pool, c, block);
@@ -414,22 +435,24 @@ bool ts_pool_adopt(struct ts_pool *pool, ts_obj obj, unsigned bytes)
 	index = index_of(c, obj);
 	bit = 1ull << (index & 63);
 	if (obj_at(c, block_of(obj), index).grains != obj.grains ||
-	    index >= c->per_block || (m->used && m->size_class != k) ||
-	    m->map[index / 64] & bit)
+	    index >= c->per_block ||
+	    !ts_block_adopt(pool->blocks, block_of(obj), k) ||
+	    __atomic_fetch_or(&m->map[index / 64], bit, __ATOMIC_RELAXED) & bit)
 		return false;
-	m->size_class = (uint16_t)k;
-	m->map[index / 64] |= bit;
-	m->used++;
+	ts_add_relaxed(&m->used, 1);
 	return true;
 }
 
 void ts_pool_adopted(struct ts_pool *pool)
 {
-	for (uint32_t b = 0; b < pool->blocks->n; b++) {
+	for (uint32_t b = 0; b < pool->blocks->adopted_end; b++) {
 		struct ts_block *m = meta_of(pool, b);
 		struct ts_class *c;
 
-		if (!m->used || m->size_class >= TS_POOL_CLASSES)
+		if (!m->used)
+			continue;
+		m->size_class = (uint16_t)ts_block_adopted_class(m);
+		if (m->size_class >= TS_POOL_CLASSES)
 			continue;
 		c = &pool->classes[m->size_class];
 		c->n_blocks++;

@@ -112,8 +112,8 @@ unsigned ts_pool_isolate(struct ts_pool *pool, unsigned size_class,
  */
 bool ts_pool_unisolate(struct ts_pool *pool, uint32_t block);
 
-/* For recovery, before anything else uses the pool: note that an object of
- * @bytes is in use. Returns false when it cannot be one: out of range, between
+/* For recovery, before anything else uses the pool, and by several threads at a
+ * time: note that an object of @bytes is in use. Returns false when it cannot be one: out of range, between
  * objects, in use twice, or in a block of another class.
  */
 bool ts_pool_adopt(struct ts_pool *pool, ts_obj obj, unsigned bytes);

@@ -25,7 +25,8 @@ static void look_up_memory(struct ts_store *store, int64_t *gauge)
 					 gauge[TS_GAUGE_taken_bytes];
 	gauge[TS_GAUGE_size_bytes] =
 		(int64_t)(store->core.n_slots << TS_SLOT_SHIFT);
-	gauge[TS_GAUGE_memory_locked] = store->core.kept.shm.locked;
+	gauge[TS_GAUGE_memory_locked] =
+		ts_shm_is_locked(&store->core.kept.shm);
 	gauge[TS_GAUGE_level] =
 		ts_load_relaxed(&store->core.media.codec.dicts.level);
 }

@@ -65,7 +65,8 @@ static int restore(struct ts_core *core, struct ts_reading *reading)
 }
 
 /* Read n slots of one cluster, n <= TS_BATCH_PAGES. @ret_seq is the sequence
- * number that a publication can be tied to.
+ * number that a publication can be tied to. To be ended by end_reading(), also
+ * after an error.
  */
 static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
 		      uint8_t *ret_data, struct ts_reading *ret_reading,
@@ -74,7 +75,6 @@ static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
 	struct ts_lend *decoders = &core->media.codec.decoders;
 	struct ts_reading *r = ret_reading;
 	struct ts_cluster cluster;
-	int err;
 
 	r->n = n;
 	r->slot = slot;
@@ -93,9 +93,12 @@ static int read_words(struct ts_core *core, uint64_t slot, unsigned n,
 	}
 	*ret_seq = cluster.stripe->seq;
 	ts_cluster_close(&cluster);
-	err = restore(core, r);
-	ts_return(decoders, r->decoder);
-	return err;
+	return restore(core, r);
+}
+
+static void end_reading(struct ts_core *core, struct ts_reading *reading)
+{
+	ts_return(&core->media.codec.decoders, reading->decoder);
 }
 
 /* After -ENOSPC: make room, by giving up leaves, compaction or spilling. */
@@ -147,25 +150,9 @@ static int write_slots(struct ts_store *store, uint64_t slot, unsigned n,
 static void promote(struct ts_store *store, const struct ts_reading *reading,
 		    uint64_t seq)
 {
-	struct ts_core *core = &store->core;
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < reading->n; i++) {
-		ts_word word = reading->word[i];
-
-		if (ts_word_kind(word) != TS_SPILL || !ts_word_hot(word))
-			continue;
-		if (write_batch(core, reading->slot + i, 1,
-				ts_reading_page(reading, i), &seq))
-			break;
-		seq++;
-		n++;
-	}
-	if (!n)
-		return;
-	ts_stats_add(&core->media.stats, TS_STAT_promoted_pages, n);
-	/* Colder ones make room for the next. */
-	ts_spiller_kick(&store->spiller);
+	if (ts_tier_promote(&store->spiller.tier, &store->core, reading, seq))
+		/* Colder ones make room for the next. */
+		ts_spiller_kick(&store->spiller);
 }
 
 /* Read n slots of one cluster, n <= TS_BATCH_PAGES; those that are read from
@@ -178,9 +165,9 @@ static int read_slots(struct ts_store *store, uint64_t slot, unsigned n,
 	uint64_t seq;
 	int err = read_words(&store->core, slot, n, ret_data, &reading, &seq);
 
-	if (!err && store->core.media.spill &&
-	    ts_tier_may_promote(&store->spiller.tier, &store->core))
+	if (!err && store->core.media.spill)
 		promote(store, &reading, seq);
+	end_reading(&store->core, &reading);
 	return err;
 }
 
@@ -202,6 +189,7 @@ static int change_slot(struct ts_store *store, uint64_t slot, unsigned from,
 
 	do {
 		err = read_words(&store->core, slot, 1, page, &reading, &seq);
+		end_reading(&store->core, &reading);
 		if (err)
 			break;
 		if (data)
@@ -306,6 +294,11 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 	count_refusal(core, err);
 	ts_stats_took(&core->media.stats, TS_HIST_write, start_ns, 1);
 	return err;
+}
+
+bool ts_store_would_stage(const struct ts_store *store, uint64_t len)
+{
+	return ts_stage_may_take(&store->core.media, len >> TS_SLOT_SHIFT);
 }
 
 /* Drop slots [slot, end), cluster by cluster; clusters that are not there

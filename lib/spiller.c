@@ -3,9 +3,8 @@
  *
  * One round: while memory is low, claim a segment, fill a pack from the clock,
  * start its write, and publish packs whose writes are done. When free segments
- * are short, the pack first takes what lives in the emptiest ones. The last
- * few are kept back for packs that free others, so that cleaning can always
- * go on.
+ * are short, the pack takes what lives in the emptiest ones instead. The last
+ * free one is kept back for that, so that cleaning can always go on.
  *
  * A round serves the writers that asked before it began, and whenever a
  * segment has freed memory, all those that wait by then: they do not wait for
@@ -14,23 +13,25 @@
 #include "spiller.h"
 #include "compact.h"
 #include "event.h"
+#include "fault.h"
 #include "util/atomic.h"
+#include "util/harden.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The packs' segments, one for cleaning, and copies of a batch. */
-#define MEMORY_BYTES                                                           \
-	((TS_PACKS + 1) * (size_t)TS_SEGMENT_BYTES + TS_BATCH_PAGES * 4096)
+/* The packs' segments, and one for cleaning. */
+#define MEMORY_BYTES ((TS_PACKS + 1) * (size_t)TS_SEGMENT_BYTES)
 #define IDLE_NS 1000000000ull
 #define RETRY_MIN_NS 1000000000ull
 #define RETRY_MAX_NS 64000000000ull
 #define WEAR_WAIT_NS 100000000ull
 #define FAILURES_MAX 3u
 #define COMPACT_BLOCKS 64u
-#define KEPT_FOR_CLEANING TS_PACKS
-#define FREE_LOW(n) (2 * TS_PACKS + (n) / 64u)
+#define KEPT_FOR_CLEANING 1u
+/* Few: what is kept free makes the rest fuller, and cleaning dearer. */
+#define FREE_LOW(n) (KEPT_FOR_CLEANING + TS_PACKS + (n) / 256u)
 
 int ts_spiller_init(struct ts_spiller *spiller, struct ts_core *core,
 		    const struct ts_params *params)
@@ -63,8 +64,6 @@ int ts_spiller_init(struct ts_spiller *spiller, struct ts_core *core,
 	spiller->cleaner.core = core;
 	spiller->cleaner.io = &spiller->io;
 	spiller->cleaner.segment_buf = spiller->memory + TS_PACKS * segment;
-	spiller->copy_buf = spiller->cleaner.segment_buf + segment;
-	spiller->cleaner.page_buf = spiller->copy_buf;
 	return 0;
 }
 
@@ -240,7 +239,11 @@ static struct ts_pack *free_pack(struct ts_spiller *spiller, unsigned *moved)
 
 static void write_pack(struct ts_spiller *spiller, struct ts_pack *pack)
 {
-	ts_pack_end(pack, spiller->core->media.spill);
+	struct ts_spill *spill = spiller->core->media.spill;
+
+	ts_sealers_run(&spiller->sealers, pack, &spill->seal);
+	TS_FAULT_POINT("pack: records sealed");
+	ts_pack_end(pack, spill);
 	ts_wear_spend(&spiller->wear, pack->transfer.bytes);
 	pack->started_ns = ts_now_ns();
 	ts_io_start(&spiller->io, &pack->transfer);
@@ -257,24 +260,29 @@ static unsigned finish(struct ts_spiller *spiller)
 static unsigned fill_from_memory(struct ts_spiller *spiller,
 				 struct ts_pack *pack)
 {
-	struct ts_victim victim[TS_BATCH_PAGES];
 	unsigned n, sum = 0;
 
 	do {
-		n = ts_tier_victims(&spiller->tier, spiller->core,
-				    ts_pack_room(pack), TS_PACK_EXTRA,
-				    pack->mark, spiller->copy_buf, victim);
-		for (unsigned i = 0; i < n; i++)
-			ts_pack_add(pack, &spiller->core->media, victim[i].slot,
-				    victim[i].codec, victim[i].data,
-				    victim[i].len, ts_word_none());
+		n = ts_tier_fill(&spiller->tier, spiller->core, pack);
 		sum += n;
-	} while (n && pack->n + TS_BATCH_PAGES <= TS_PACK_RECORDS);
+	} while (n);
 	return sum;
 }
 
-/* Spill one segment. Returns whether there was anything to do and room for
- * it; @moved counts pages that left memory meanwhile.
+/* Segments that are being emptied by packs on their way. */
+static unsigned soon_free(const struct ts_spiller *spiller)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < TS_PACKS; i++)
+		if (spiller->pack[i].busy)
+			n += spiller->pack[i].n_emptied;
+	return n;
+}
+
+/* Write one segment, of pages from memory or of old records. Returns whether
+ * there was anything to do and room for it; @moved counts pages that left
+ * memory meanwhile.
  */
 static bool spill_one(struct ts_spiller *spiller, unsigned *moved)
 {
@@ -289,9 +297,9 @@ static bool spill_one(struct ts_spiller *spiller, unsigned *moved)
 	    ts_segment_claim(segments, &segment, &generation))
 		return false;
 	ts_pack_begin(pack, segment, generation);
-	if (n_free < FREE_LOW(segments->n))
+	if (n_free + soon_free(spiller) < FREE_LOW(segments->n))
 		cleaned = ts_clean_into(&spiller->cleaner, pack);
-	/* The last ones are for packs that free others. */
+	/* Room that old records leave is not wasted. */
 	if (cleaned || n_free > KEPT_FOR_CLEANING)
 		added = fill_from_memory(spiller, pack);
 	if (!cleaned && !added) {
@@ -302,7 +310,15 @@ static bool spill_one(struct ts_spiller *spiller, unsigned *moved)
 		     added);
 	write_pack(spiller, pack);
 	*moved += collect(spiller);
-	return added > 0;
+	return true;
+}
+
+static bool any_busy(const struct ts_spiller *spiller)
+{
+	for (unsigned i = 0; i < TS_PACKS; i++)
+		if (spiller->pack[i].busy)
+			return true;
+	return false;
 }
 
 /* Returns whether memory was freed. */
@@ -316,8 +332,11 @@ static bool run_round(struct ts_spiller *spiller)
 		unsigned moved = 0;
 
 		more = spill_one(spiller, &moved);
-		if (!more)
+		/* What is on its way may make the room that is missing. */
+		if (!more) {
+			more = any_busy(spiller);
 			moved += finish(spiller);
+		}
 		if (moved) {
 			ts_compact(core, TS_SLACK_NONE, COMPACT_BLOCKS);
 			serve(spiller, 0, true);
@@ -381,6 +400,7 @@ static void *run(void *arg)
 	struct ts_spiller *spiller = arg;
 
 	pthread_setname_np(pthread_self(), "ts-spiller");
+	ts_harden_touch_stack();
 	while (!ts_load_relaxed(&spiller->stop)) {
 		uint64_t ticket = wait_for_work(spiller);
 
@@ -401,6 +421,7 @@ int ts_spiller_start(struct ts_spiller *spiller)
 	ts_io_init(&spiller->io, &spill->file, spiller->memory, MEMORY_BYTES,
 		   spill->uring, why);
 
+	ts_sealers_start(&spiller->sealers);
 	spiller->stop = false;
 	err = pthread_create(&spiller->thread, NULL, run, spiller);
 	spiller->running = !err;
@@ -417,5 +438,6 @@ void ts_spiller_stop(struct ts_spiller *spiller)
 	pthread_cond_broadcast(&spiller->served_some);
 	ts_unlock(&spiller->lock);
 	pthread_join(spiller->thread, NULL);
+	ts_sealers_stop(&spiller->sealers);
 	spiller->running = false;
 }

@@ -10,6 +10,7 @@
 #include "clean.h"
 #include "core.h"
 #include "pack.h"
+#include "sealers.h"
 #include "tier.h"
 #include "wear.h"
 
@@ -19,8 +20,8 @@ struct ts_spiller {
 	struct ts_core *core;
 	struct ts_tier tier;
 	struct ts_io io;
-	uint8_t *memory; /* of the packs, of cleaning, and for copies */
-	uint8_t *copy_buf;
+	struct ts_sealers sealers;
+	uint8_t *memory; /* of the packs and of cleaning */
 	struct ts_cleaner cleaner;
 	struct ts_pack *pack; /* TS_PACKS of them */
 

@@ -6,15 +6,17 @@
  * say. Threads come with the start, because they do not cross a fork.
  */
 #include "store.h"
-#include "config.h"
+#include "build.h"
 #include "publish.h"
 #include "recover.h"
 #include "util/lock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Coders: no more encoders than processors, since compressing is all they do;
@@ -22,8 +24,7 @@
  */
 static int init_codec(struct ts_core *core, int level)
 {
-	long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned n = n_cpus < 1 ? 1 : n_cpus > 64 ? 64 : (unsigned)n_cpus;
+	unsigned n = ts_n_cpus();
 
 	return ts_codec_init(&core->media.codec, level, n, 2 * n);
 }
@@ -43,6 +44,7 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 		.n_slots = core->n_slots,
 		.n_blocks = (uint32_t)(params->ram_max_bytes >> TS_BLOCK_SHIFT),
 		.n_segments = spill ? spill->segments.n : 0,
+		.n_budget = (uint32_t)(params->ram_bytes >> TS_BLOCK_SHIFT),
 		.root_bytes = ts_clusters_root_bytes(core->n_slots),
 	};
 	int error;
@@ -50,12 +52,11 @@ static int init_core(struct ts_core *core, const struct ts_params *params,
 	error = ts_kept_open(kept, &size, params->keep_path, err, err_bytes);
 	if (error)
 		return error;
-	error = ts_shm_touch(kept->shm.base,
-			     (size_t)((uint8_t *)kept->blocks -
-				      kept->shm.base));
+	error = ts_shm_touch(kept->shm.base, (size_t)((uint8_t *)kept->blocks -
+						      kept->shm.base));
 	if (!error)
 		error = ts_blocks_init(&core->media.blocks, kept->blocks,
-				       size.n_blocks,
+				       kept->head->n_blocks,
 				       (uint32_t)(params->reserve_bytes >>
 						  TS_BLOCK_SHIFT));
 	if (!error) {
@@ -96,14 +97,34 @@ static int init_spiller(struct ts_store *store, const struct ts_params *params,
 	struct ts_core *core = &store->core;
 	struct ts_spill *spill = core->media.spill;
 	struct ts_kept_head *head = core->kept.head;
+	struct stat st;
 	int error;
 
+	if (fstat(spill->file.fd, &st))
+		return -errno;
+	error = ts_kept_bind_spill(&core->kept, params->spill_path, &st,
+				   spill->encrypt, err, err_bytes);
+	if (error)
+		return error;
 	ts_segments_keep(&spill->segments, core->kept.segment,
 			 &head->generation);
-	spill->key = (struct ts_kept_key){ head->key, &head->has_key };
+	spill->key = (struct ts_kept_key){head->key, &head->has_key};
 	error = ts_spiller_init(&store->spiller, core, params);
 	if (error)
 		snprintf(err, err_bytes, "cannot set up the spiller: %s",
+			 strerror(-error));
+	return error;
+}
+
+static int init_workers(struct ts_store *store, const struct ts_params *params,
+			char *err, size_t err_bytes)
+{
+	int error = ts_workers_init(&store->workers, &store->core,
+				    (unsigned)params->workers,
+				    params->write_behind_bytes);
+
+	if (error)
+		snprintf(err, err_bytes, "cannot set up the workers: %s",
 			 strerror(-error));
 	return error;
 }
@@ -156,6 +177,8 @@ static int init_store(struct ts_store *store, const struct ts_params *params,
 		error = init_core(core, params, err, err_bytes);
 	if (!error && core->media.spill)
 		error = init_spiller(store, params, err, err_bytes);
+	if (!error && params->write_behind_bytes)
+		error = init_workers(store, params, err, err_bytes);
 	if (!error && params->trainer)
 		init_train(store, params);
 	if (!error && core->kept.adopted)
@@ -194,15 +217,34 @@ static void touch_again(struct ts_store *store)
 	struct ts_core *core = &store->core;
 
 	ts_shm_touch(store, sizeof(*store));
-	ts_shm_touch(core->kept.shm.base,
-		     (size_t)((uint8_t *)core->kept.blocks -
-			      core->kept.shm.base));
+	ts_shm_touch(
+		core->kept.shm.base,
+		(size_t)((uint8_t *)core->kept.blocks - core->kept.shm.base));
 	ts_shm_touch(core->clusters.stripes,
 		     TS_STRIPES * sizeof(*core->clusters.stripes));
 	ts_shm_touch(core->clusters.leaf_live,
 		     core->clusters.n_leaves * sizeof(uint32_t));
 	ts_codec_touch(&core->media.codec);
+	if (core->media.stage)
+		ts_shm_touch(core->media.stage->queue,
+			     core->media.stage->n_frames *
+				     sizeof(struct ts_staged));
 	ts_stats_touch(&core->media.stats);
+}
+
+/* What was taken over is in memory, and not yet mapped by this process. */
+static void map_again(struct ts_core *core)
+{
+	struct ts_took_over *took = &core->took_over;
+	uint64_t start_ns = ts_now_ns();
+
+	ts_blocks_map(&core->media.blocks);
+	took->map_ns = ts_now_ns() - start_ns;
+	ts_event(&core->events, TS_EVENT_INFO,
+		 "took over %" PRIu64 " pages: words %" PRIu64
+		 " us, blocks %" PRIu64 " us, mapping %" PRIu64 " us",
+		 took->pages, took->words_ns / 1000, took->blocks_ns / 1000,
+		 took->map_ns / 1000);
 }
 
 int ts_store_start(struct ts_store *store)
@@ -212,6 +254,8 @@ int ts_store_start(struct ts_store *store)
 	touch_again(store);
 	ts_shm_unpin(&store->core.kept.shm);
 	store->core.kept.served = true;
+	if (store->core.kept.adopted)
+		map_again(&store->core);
 	if (store->core.media.train)
 		ts_train_step(store->core.media.train);
 	ts_statsfile_start(&store->statsfile);
@@ -226,6 +270,8 @@ int ts_store_start(struct ts_store *store)
 				     &store->core.events);
 	if (!err && store->core.media.spill)
 		err = ts_spiller_start(&store->spiller);
+	if (!err)
+		err = ts_workers_start(&store->workers);
 	return err;
 }
 
@@ -233,6 +279,7 @@ void ts_store_free(struct ts_store *store)
 {
 	if (!store)
 		return;
+	ts_workers_fini(&store->workers);
 	ts_spiller_fini(&store->spiller);
 	ts_keeper_fini(&store->keeper);
 	ts_train_fini(&store->train);

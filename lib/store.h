@@ -9,11 +9,13 @@
 #include "statsfile.h"
 #include "thinswap.h"
 #include "train.h"
+#include "worker.h"
 
 struct ts_store {
 	struct ts_core core;
 	struct ts_keeper keeper;
 	struct ts_spiller spiller; /* if there is a spill tier */
+	struct ts_workers workers; /* if pages are compressed behind writes */
 	struct ts_train train;     /* if there are dictionaries */
 	struct ts_statsfile statsfile; /* if one was asked for */
 };

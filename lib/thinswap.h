@@ -31,6 +31,7 @@
  */
 #define TS_RAM_MIN_BYTES (8ull << 20)
 #define TS_RAM_MAX_BYTES (256ull << 30)
+#define TS_WRITE_BEHIND_MAX_BYTES (1ull << 30)
 /* Eight segments and the header's; 2^25 segments of 1 MiB. */
 #define TS_SPILL_MIN_BYTES (9ull << 20)
 #define TS_SPILL_MAX_BYTES (1ull << 45)
@@ -58,6 +59,10 @@ struct ts_params {
 	int level;              /* of zstd */
 	bool dictionary;        /* train dictionaries on what is stored */
 	char *trainer;          /* the program that does, if it is installed */
+
+	uint64_t write_behind_bytes; /* frames of pages that are accepted and
+				      * yet to be compressed; 0: none are */
+	int workers;            /* threads that compress them */
 
 	char *keep_path;        /* keep the memory when the process is killed;
 				 * this file says where it is. NULL: do not */
@@ -105,6 +110,16 @@ int ts_params_finish(struct ts_params *params, char *err, size_t err_bytes);
 int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 		 char *err, size_t err_bytes);
 
+/* For a process that waits to take over the pages which another one keeps at
+ * params->keep_path: look whether this build can read them, and have ready the
+ * memory that ts_store_new() and ts_store_start() will take, so that they find
+ * it although the machine has none left. What is kept is not touched. Returns
+ * 0, or -errno with a sentence in @err: -EPROTO, another layout; -EINVAL,
+ * other sizes.
+ */
+int ts_store_rehearse(const struct ts_params *params, char *err,
+		      size_t err_bytes);
+
 /* Start the keeper and touch the reserve. Call once, after any fork. */
 int ts_store_start(struct ts_store *store);
 
@@ -117,6 +132,11 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len_bytes,
 		  uint64_t off_bytes);
 int ts_store_write(struct ts_store *store, const void *buf, uint64_t len_bytes,
 		   uint64_t off_bytes);
+
+/* Whether a write of so much would be copied now and compressed later, which
+ * takes little time. A guess: others may be faster.
+ */
+bool ts_store_would_stage(const struct ts_store *store, uint64_t len_bytes);
 
 /* The range reads as zero afterwards. Whole slots are dropped and cost
  * nothing; a slot covered in part is rewritten, so -ENOSPC is possible.

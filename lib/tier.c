@@ -6,12 +6,14 @@
  * own that is tried first: they cost the most memory for one page.
  */
 #include "tier.h"
+#include "batch.h"
+#include "fault.h"
 #include "util/atomic.h"
 
 #include <string.h>
 
 #define HIGH_MORE 8u
-#define LOW_MORE 16u
+#define LOW_MORE  16u
 
 void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
 		  unsigned low_percent)
@@ -22,20 +24,11 @@ void ts_tier_init(struct ts_tier *tier, unsigned high_percent,
 	};
 }
 
-static uint32_t free_blocks(struct ts_core *core)
-{
-	const struct ts_blocks *blocks = &core->media.blocks;
-	uint32_t taken = ts_load_relaxed(&blocks->n_taken);
-	uint32_t budget = ts_load_relaxed(&blocks->budget);
-
-	return budget > taken ? budget - taken : 0;
-}
-
 /* The headroom at a percentage of the budget that is used, and some blocks
  * more, which only a tiny budget feels.
  */
-static uint32_t headroom_at(const struct ts_core *core,
-			    const unsigned *percent, uint32_t more)
+static uint32_t headroom_at(const struct ts_core *core, const unsigned *percent,
+			    uint32_t more)
 {
 	uint64_t budget = ts_load_relaxed(&core->media.blocks.budget);
 
@@ -67,13 +60,13 @@ bool ts_tier_has_victims(struct ts_core *core)
 bool ts_tier_low(const struct ts_tier *tier, struct ts_core *core)
 {
 	return ts_load_relaxed(&tier->closed) ||
-	       free_blocks(core) < headroom_at(core, &tier->high_percent,
-					       HIGH_MORE);
+	       ts_blocks_headroom(&core->media.blocks) <
+		       headroom_at(core, &tier->high_percent, HIGH_MORE);
 }
 
 bool ts_tier_wants_spill(const struct ts_tier *tier, struct ts_core *core)
 {
-	uint32_t headroom = free_blocks(core);
+	uint32_t headroom = ts_blocks_headroom(&core->media.blocks);
 
 	if (ts_load_relaxed(&tier->closed))
 		return ts_tier_has_victims(core);
@@ -90,29 +83,95 @@ bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core)
 	return !ts_tier_low(tier, core);
 }
 
+/* Returns 0 or why not; that is no error, only no promotion. */
+static int promote_one(struct ts_core *core, const struct ts_reading *reading,
+		       unsigned i, uint64_t seq)
+{
+	struct ts_batch batch = {
+		.n = 1,
+		.slot = reading->slot + i,
+		.todo = 1,
+	};
+	/* What was read, see ts_backend_spill. Its dictionary stays as long as
+	 * we hold a decoder.
+	 */
+	const uint8_t *data = ts_reading_scratch(reading, i);
+	ts_word word = reading->word[i];
+	enum ts_codec_id codec = ts_word_codec(word);
+	int err;
+
+	if (codec == TS_CODEC_RAW)
+		err = ts_raw_put(&core->media, &batch, 0, data);
+	else
+		err = ts_ram_put(&core->media, &batch, 0, codec, data,
+				 ts_word_len(word));
+	if (err)
+		return err;
+	err = ts_batch_publish(core, &batch, &seq);
+	if (err)
+		ts_batch_abandon(core, &batch);
+	return err;
+}
+
+unsigned ts_tier_promote(const struct ts_tier *tier, struct ts_core *core,
+			 const struct ts_reading *reading, uint64_t seq)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < reading->n; i++) {
+		ts_word word = reading->word[i];
+
+		if (ts_word_kind(word) != TS_SPILL || !ts_word_hot(word))
+			continue;
+		if (!ts_tier_may_promote(tier, core) ||
+		    promote_one(core, reading, i, seq))
+			break;
+		seq++;
+		n++;
+	}
+	ts_stats_add(&core->media.stats, TS_STAT_promoted_pages, n);
+	return n;
+}
+
 /* What one look at a cluster needs. */
 struct look {
 	struct ts_core *core;
 	struct ts_cluster cluster;
 	uint64_t nr;
 	bool raw_only, ignore_hot;
-	size_t room;
-	unsigned extra;
-	unsigned mark;
-	uint8_t *copy;
-	struct ts_victim *victim;
+	struct ts_pack *pack;
 	unsigned n;
 };
 
-/* Take one slot if its page is to leave. Returns false when the room is used
- * up.
+static bool has_room(const struct ts_pack *pack, unsigned len)
+{
+	return len + TS_PACK_EXTRA <= ts_pack_room(pack);
+}
+
+/* Copy a page to the pack. Under the lock of its cluster, so that its
+ * dictionary has a page all the time.
+ */
+static void take(struct look *look, unsigned i, ts_word word)
+{
+	struct ts_media *media = &look->core->media;
+	struct ts_pack *pack = look->pack;
+	unsigned len = ts_word_len(word);
+
+	memcpy(ts_pack_data(pack), ts_ram_data(&media->pool, word), len);
+	ts_pack_add(pack, media, look->nr * TS_CLUSTER_SLOTS + i,
+		    (uint8_t)ts_word_codec(word), len, ts_word_none());
+	ts_cluster_flag(&look->cluster, i, ts_word_set_mark(word, pack->mark));
+	TS_FAULT_POINT("tier: victim marked");
+	look->n++;
+}
+
+/* Take one slot if its page is to leave. Returns false when there is no more
+ * room.
  */
 static bool look_at(struct look *look, unsigned i)
 {
 	ts_word word = look->cluster.words[i];
 	enum ts_kind kind = ts_word_kind(word);
-	struct ts_victim *victim = &look->victim[look->n];
-	unsigned len;
 
 	/* Read again only after the clock has come by: not worth memory. */
 	if (kind == TS_SPILL && ts_word_hot(word) && !look->raw_only)
@@ -128,19 +187,9 @@ static bool look_at(struct look *look, unsigned i)
 					ts_word_set_cold(word));
 		return true;
 	}
-	len = ts_word_len(word);
-	if (len + look->extra > look->room)
+	if (!has_room(look->pack, ts_word_len(word)))
 		return false;
-	look->room -= len + look->extra;
-	*victim = (struct ts_victim){
-		.slot = look->nr * TS_CLUSTER_SLOTS + i,
-		.len = len,
-		.codec = (uint8_t)ts_word_codec(word),
-		.data = look->copy + look->n * 4096,
-	};
-	memcpy(victim->data, ts_ram_data(&look->core->media.pool, word), len);
-	ts_cluster_flag(&look->cluster, i, ts_word_set_mark(word, look->mark));
-	look->n++;
+	take(look, i, word);
 	return look->n < TS_BATCH_PAGES;
 }
 
@@ -171,24 +220,19 @@ static unsigned turn(struct look *look, uint64_t *hand, unsigned max_rounds)
 			continue;
 		}
 		*hand = look->nr + look_at_cluster(look);
-		if (look->room < look->extra + 4096u)
+		if (!has_room(look->pack, 4096))
 			break;
 	}
 	return look->n;
 }
 
-unsigned ts_tier_victims(struct ts_tier *tier, struct ts_core *core,
-			 size_t room, unsigned extra, unsigned mark,
-			 uint8_t *copy, struct ts_victim *ret_victim)
+unsigned ts_tier_fill(struct ts_tier *tier, struct ts_core *core,
+		      struct ts_pack *pack)
 {
 	struct look look = {
 		.core = core,
 		.ignore_hot = ts_load_relaxed(&tier->closed),
-		.room = room,
-		.extra = extra,
-		.mark = mark,
-		.copy = copy,
-		.victim = ret_victim,
+		.pack = pack,
 	};
 	int64_t n_raw;
 

@@ -11,7 +11,7 @@
 #ifndef TS_TIER_H
 #define TS_TIER_H
 
-#include "core.h"
+#include "pack.h"
 
 struct ts_tier {
 	/* Of the budget in use; changed at any time. */
@@ -43,26 +43,23 @@ bool ts_tier_has_victims(struct ts_core *core);
 /* Whether a page may come back to memory. */
 bool ts_tier_may_promote(const struct ts_tier *tier, struct ts_core *core);
 
-/* A page that is to leave memory. */
-struct ts_victim {
-	uint64_t slot;
-	unsigned len;  /* stored bytes */
-	uint8_t codec;
-	uint8_t *data; /* a copy */
-};
+/* Bring pages of a reading that were read from spill before back to memory, if
+ * they may and where nothing of their cluster has changed since. What was read
+ * is stored as it is. The decoder of the reading is still held.
+ *
+ * Returns how many.
+ */
+unsigned ts_tier_promote(const struct ts_tier *tier, struct ts_core *core,
+			 const struct ts_reading *reading, uint64_t seq);
 
 /* Walk the clock until some pages of one cluster have been found that leave
- * memory, and mark their words. Pages that do not compress go first, hot ones
- * get a second chance.
+ * memory, at most TS_BATCH_PAGES; add them to a pack and mark their words.
+ * Pages that do not compress go first, hot ones get a second chance.
  *
- * @room        what the victims' lengths, each with @extra, may add up to
- * @mark        the write mark to set
- * @copy        TS_BATCH_PAGES pages for their data
- * @ret_victim  up to TS_BATCH_PAGES
- * Returns how many; 0 when two rounds of the clock found none.
+ * Returns how many; 0 when the pack is full, or two rounds of the clock found
+ * none.
  */
-unsigned ts_tier_victims(struct ts_tier *tier, struct ts_core *core,
-			 size_t room, unsigned extra, unsigned mark,
-			 uint8_t *copy, struct ts_victim *ret_victim);
+unsigned ts_tier_fill(struct ts_tier *tier, struct ts_core *core,
+		      struct ts_pack *pack);
 
 #endif

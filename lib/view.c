@@ -59,13 +59,13 @@ static uint64_t above_zero(int64_t value)
 	return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Pages by kind. The sum is exact even at such a moment; a kind that is below
- * zero is taken out of the largest.
+/* Pages by kind. The sum is exact even at such a moment; what kinds are below
+ * zero is taken out of the others, the largest first.
  */
 static void count_slots(const int64_t *stat, struct ts_view *view)
 {
-	int64_t used = 0, owed = 0;
-	unsigned largest = 0;
+	uint64_t owed = 0;
+	int64_t used = 0;
 	char kind[32];
 
 	for (unsigned i = 0; i < TS_N_STATS; i++) {
@@ -73,13 +73,23 @@ static void count_slots(const int64_t *stat, struct ts_view *view)
 			continue;
 		used += stat[i];
 		view->slots[i] = above_zero(stat[i]);
-		if (stat[i] < 0)
-			owed -= stat[i];
-		if (view->slots[i] > view->slots[largest])
-			largest = i;
+		owed += above_zero(-stat[i]);
 	}
 	view->used_slots = above_zero(used);
-	view->slots[largest] = above_zero((int64_t)view->slots[largest] - owed);
+	while (owed) {
+		unsigned largest = 0;
+		uint64_t part;
+
+		for (unsigned i = 0; i < TS_N_STATS; i++)
+			if (view->slots[i] > view->slots[largest])
+				largest = i;
+		part = view->slots[largest] < owed ? view->slots[largest] :
+						     owed;
+		if (!part)
+			break;
+		view->slots[largest] -= part;
+		owed -= part;
+	}
 }
 
 static double divide(double a, double b)
@@ -104,7 +114,10 @@ static void make_room(const struct ts_snapshot *snapshot, struct ts_view *view)
 	uint64_t budget = above_zero(gauge[TS_GAUGE_budget_bytes]);
 	uint64_t free_bytes =
 		budget > view->taken_bytes ? budget - view->taken_bytes : 0;
-	uint64_t spill_free = above_zero(gauge[TS_GAUGE_spill_free_bytes]);
+	bool spills = !gauge[TS_GAUGE_spill_degraded] &&
+		      !gauge[TS_GAUGE_write_budget_spent];
+	uint64_t spill_free =
+		spills ? above_zero(gauge[TS_GAUGE_spill_free_bytes]) : 0;
 	uint64_t unused = (view->size_slots - view->used_slots) * PAGE_BYTES;
 	bool guess = false, spill_guess = false;
 
@@ -175,7 +188,8 @@ void ts_view_make(const struct ts_snapshot *snapshot, struct ts_view *ret)
 	for (unsigned i = 0; i < TS_N_STATS; i++) {
 		if (i == TS_STAT_spill_slots)
 			ret->spill_pages = ret->slots[i];
-		else if (i != TS_STAT_zero_slots && i != TS_STAT_fill_slots)
+		else if (i != TS_STAT_zero_slots && i != TS_STAT_fill_slots &&
+			 i != TS_STAT_staged_slots)
 			ret->memory_pages += ret->slots[i];
 	}
 	if (ret->size_slots < ret->used_slots)
@@ -255,7 +269,8 @@ char *ts_warning_text(enum ts_warning which, const struct ts_snapshot *snapshot,
 		snprintf(buf, buf_bytes,
 			 "the pool is not locked in memory: the kernel may "
 			 "swap it out to itself and hang (CAP_IPC_LOCK or "
-			 "RLIMIT_MEMLOCK is missing)");
+			 "RLIMIT_MEMLOCK is missing, or somebody has unlocked "
+			 "it)");
 		break;
 	case TS_WARN_DAMAGED_PAGES:
 		snprintf(buf, buf_bytes,

@@ -9,7 +9,8 @@
  *            included.
  * room       what could still be stored, at the present cost of a page in each
  *            tier; never more than the device has free. With few pages to
- *            judge by, a page is taken to cost 4096 bytes.
+ *            judge by, a page is taken to cost 4096 bytes. A spill file that
+ *            takes nothing just now has none.
  * amplification  bytes written to spill, divided by 4096 for each page that
  *            was moved there: below 1 is what compression saves.
  */

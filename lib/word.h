@@ -6,13 +6,13 @@
  * none  |                         0                         | 0  |  0  |  0   |
  * zero  |                         0                         | 0  |  0  |  1   |
  * fill  |               pattern, see below                  | 0  |  0  |  2   |
+ * staged| page of the pool, 26 bits | check of the page, 32 | 0  | hot |  3   |
  * ram   | object, in grains of 16 bytes   | length-1 | codec|mark| hot |  4   |
  * raw   | page of the pool, 26 bits | check of the page, 32 |mark| hot |  5   |
  * spill | segment, 25 bits | offset/8, 17 | length-1 | codec| 0  | hot |  6   |
  *       +---------------------------------------------------+----+-----+------+
  *
- * Kind 3 (staged) is set aside for write-behind. The number of a kind is part
- * of the shared segment's layout.
+ * The number of a kind is part of the shared segment's layout.
  *
  * none  never written, or discarded: reads as zero and costs nothing
  * zero  written, all zero
@@ -20,6 +20,8 @@
  *       the pattern itself (57 bits: small integers, user pointers); 1, bits
  *       37..6 are 32 bits that repeat twice. Wider patterns become ram
  *       objects with the codec "repeat".
+ * staged  a page in a page of the pool that is yet to be compressed (stage.h);
+ *       but for the kind, its word is that of a raw page
  * ram   a compressed object of the pool; codec tells how to read it
  * raw   a page that does not compress, kept as it is in a page of its own,
  *       without a header: hence its check is here
@@ -44,6 +46,7 @@ enum ts_kind {
 	TS_NONE = 0,
 	TS_ZERO = 1,
 	TS_FILL = 2,
+	TS_STAGED = 3,
 	TS_RAM = 4,
 	TS_RAW = 5,
 	TS_SPILL = 6,
@@ -138,7 +141,13 @@ static inline ts_word ts_word_set_mark(ts_word w, unsigned mark)
 /* Whether a kind is stored outside its word. */
 static inline bool ts_kind_stored(enum ts_kind kind)
 {
-	return kind == TS_RAM || kind == TS_RAW || kind == TS_SPILL;
+	return kind >= TS_STAGED && kind <= TS_SPILL;
+}
+
+/* Whether a kind is a page of the pool as it is. */
+static inline bool ts_kind_plain(enum ts_kind kind)
+{
+	return kind == TS_RAW || kind == TS_STAGED;
 }
 
 /* Returns whether the pattern fits in a word; if so it is in @ret_word. */
@@ -187,30 +196,43 @@ static inline ts_word ts_word_raw(ts_obj obj, uint32_t check)
 			  (uint64_t)check << TS_WORD_PAYLOAD_SHIFT | TS_RAW };
 }
 
-/* The pool object that a ram or raw word names. */
+static inline ts_word ts_word_staged(ts_obj frame, uint32_t check)
+{
+	return (ts_word){ ts_word_raw(frame, check).bits ^ TS_RAW ^ TS_STAGED };
+}
+
+/* A staged page is not going to be compressed any more. */
+static inline ts_word ts_word_unstaged(ts_word w)
+{
+	assert(ts_word_kind(w) == TS_STAGED);
+	return (ts_word){ w.bits ^ TS_STAGED ^ TS_RAW };
+}
+
+/* The pool object that a ram, raw or staged word names. */
 static inline ts_obj ts_word_obj(ts_word w)
 {
-	if (ts_word_kind(w) == TS_RAW)
+	if (ts_kind_plain(ts_word_kind(w)))
 		return (ts_obj){ w.bits >> TS_WORD_RAW_PAGE_SHIFT
 					       << (12 - TS_GRAIN_SHIFT) };
 	assert(ts_word_kind(w) == TS_RAM);
 	return (ts_obj){ w.bits >> TS_WORD_OBJ_SHIFT };
 }
 
-/* Stored bytes of a ram, raw or spill word: what compression made of the page.
+/* Stored bytes of a word outside which there is something: what compression
+ * made of the page.
  */
 static inline unsigned ts_word_len(ts_word w)
 {
-	if (ts_word_kind(w) == TS_RAW)
+	if (ts_kind_plain(ts_word_kind(w)))
 		return 4096;
 	assert(ts_word_kind(w) == TS_RAM || ts_word_kind(w) == TS_SPILL);
 	return (unsigned)(w.bits >> TS_WORD_LEN_SHIFT & 4095) + 1;
 }
 
-/* How the stored bytes of a ram, raw or spill word become a page. */
+/* How the stored bytes of such a word become a page. */
 static inline enum ts_codec_id ts_word_codec(ts_word w)
 {
-	if (ts_word_kind(w) == TS_RAW)
+	if (ts_kind_plain(ts_word_kind(w)))
 		return TS_CODEC_RAW;
 	assert(ts_word_kind(w) == TS_RAM || ts_word_kind(w) == TS_SPILL);
 	return (enum ts_codec_id)(w.bits >> TS_WORD_PAYLOAD_SHIFT & 15);
@@ -218,7 +240,7 @@ static inline enum ts_codec_id ts_word_codec(ts_word w)
 
 static inline uint32_t ts_word_check(ts_word w)
 {
-	assert(ts_word_kind(w) == TS_RAW);
+	assert(ts_kind_plain(ts_word_kind(w)));
 	return (uint32_t)(w.bits >> TS_WORD_PAYLOAD_SHIFT);
 }
 

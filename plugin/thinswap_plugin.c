@@ -5,7 +5,8 @@
  * forks into the background; threads and locks come in after_fork, because
  * neither crosses a fork.
  */
-#include "config.h"
+#include "build.h"
+#include "standby.h"
 #include "thinswap.h"
 #include "util/harden.h"
 #include "util/lock.h"
@@ -33,7 +34,14 @@
 #define LOCKED_BESIDE_RAM_BYTES (64ull << 20)
 
 static struct ts_params params;
-static struct ts_store *store;
+static struct ts_store *store; /* NULL until there is one: see standby.h */
+
+static struct ts_store *store_now(void)
+{
+	struct ts_store *now = __atomic_load_n(&store, __ATOMIC_ACQUIRE);
+
+	return now ? now : ts_standby_wait();
+}
 
 /* nbdkit makes a thread for each request that may run beside others. Whoever
  * connects warms all of them; from then on none faults on its stack.
@@ -70,7 +78,8 @@ static void log_failure(enum request what, int err)
 }
 
 /* Started in the real-time class (thinswapd does so), the process keeps only
- * the threads that serve there, and these not while they compress.
+ * the threads that serve there, and these not while they compress: workers
+ * were never in it.
  */
 static bool realtime;
 
@@ -105,6 +114,7 @@ static void log_event(void *opaque, enum ts_event_level level,
 
 static void plugin_load(void)
 {
+	ts_standby_load();
 	ts_params_init(&params);
 	params.event = log_event;
 }
@@ -169,6 +179,8 @@ static int plugin_get_ready(void)
 {
 	char err[512];
 
+	if (ts_standby_is_on())
+		return 0;
 	if (!ts_store_new(&params, &store, err, sizeof(err)))
 		return 0;
 	nbdkit_error("%s", err);
@@ -195,6 +207,16 @@ static void harden(void)
 		nbdkit_debug("code is not populated: %s", strerror(-err));
 }
 
+static int stand_by(void)
+{
+	char err[512];
+
+	if (!ts_standby_begin(&params, realtime, &store, err, sizeof(err)))
+		return 0;
+	nbdkit_error("%s", err);
+	return -1;
+}
+
 static int plugin_after_fork(void)
 {
 	int err;
@@ -208,6 +230,8 @@ static int plugin_after_fork(void)
 	realtime = ts_harden_is_realtime();
 	if (realtime)
 		ts_harden_realtime(false);
+	if (ts_standby_is_on())
+		return stand_by();
 	err = ts_store_start(store);
 
 	if (!err)
@@ -259,19 +283,29 @@ static int plugin_can_cache(void *handle)
 static int plugin_pread(void *handle, void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
+	struct ts_store *now;
+
 	enter();
 	enter_class(true);
-	return result(READ, ts_store_read(store, buf, count, offset));
+	now = store_now();
+	if (now)
+		return result(READ, ts_store_read(now, buf, count, offset));
+	memset(buf, 0, count);
+	return 0;
 }
 
 static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 			 uint64_t offset, uint32_t flags)
 {
+	struct ts_store *now = store_now();
 	int err;
 
+	if (!now)
+		return result(WRITE, -EBUSY);
 	enter();
-	enter_class(false);
-	err = ts_store_write(store, buf, count, offset);
+	/* A page that is only copied is no reason to leave. */
+	enter_class(ts_store_would_stage(now, count));
+	err = ts_store_write(now, buf, count, offset);
 	enter_class(true);
 	return result(WRITE, err);
 }
@@ -279,16 +313,22 @@ static int plugin_pwrite(void *handle, const void *buf, uint32_t count,
 static int plugin_trim(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
-	return result(TRIM, ts_store_discard(store, count, offset));
+	struct ts_store *now = store_now();
+
+	return result(TRIM, now ? ts_store_discard(now, count, offset) :
+				  -EBUSY);
 }
 
 static int plugin_zero(void *handle, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
+	struct ts_store *now = store_now();
 	int err;
 
+	if (!now)
+		return result(ZERO, -EBUSY);
 	enter_class(false);
-	err = ts_store_zero(store, count, offset);
+	err = ts_store_zero(now, count, offset);
 	enter_class(true);
 	return result(ZERO, err);
 }
@@ -319,9 +359,14 @@ static int add_extent(void *opaque, uint64_t off, uint64_t len,
 static int plugin_extents(void *handle, uint32_t count, uint64_t offset,
 			  uint32_t flags, struct nbdkit_extents *extents)
 {
-	return ts_store_extents(store, count, offset, add_extent, extents) ?
-		       -1 :
-		       0;
+	struct ts_store *now = store_now();
+
+	if (!now) {
+		nbdkit_set_error(EBUSY);
+		return -1;
+	}
+	return ts_store_extents(now, count, offset, add_extent, extents) ? -1 :
+									   0;
 }
 
 static struct nbdkit_plugin plugin = {
@@ -335,6 +380,8 @@ static struct nbdkit_plugin plugin = {
 		"reserve=<SIZE>  memory kept touched ahead of demand (default: 2M)\n"
 		"level=<N>     zstd level, -7 to 19 (default: 1)\n"
 		"dictionary=<BOOL>  train dictionaries on what is stored (default: true)\n"
+		"write-behind=<SIZE>  pages accepted before they are compressed (default: 8M)\n"
+		"workers=<N>   threads that compress them (default: one a processor)\n"
 		"spill=<PATH>  file or block device for what does not fit in ram\n"
 		"spill-size=<SIZE>    size of the spill file\n"
 		"encrypt=<BOOL>       seal what is spilled (default: true)\n"

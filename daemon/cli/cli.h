@@ -19,6 +19,7 @@ enum ts_exit {
 	TS_EXIT_NO_DAEMON = 3,
 	TS_EXIT_NO_PERMISSION = 4,
 	TS_EXIT_REFUSED = 5,
+	TS_EXIT_DAMAGED = 6,
 };
 
 struct ts_cli {
@@ -29,15 +30,17 @@ struct ts_cli {
 int ts_cmd_attach(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_detach(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_estimate(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_fsck(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_metrics(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_stats(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_status(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_top(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_tune(int argc, char **argv, const struct ts_cli *cli);
+int ts_cmd_upgrade(int argc, char **argv, const struct ts_cli *cli);
 int ts_cmd_version(int argc, char **argv, const struct ts_cli *cli);
 
-/* Say that the command line is wrong; returns TS_EXIT_USAGE. */
-int ts_cli_usage(const char *command, const char *sentence);
+/* Say why a command failed, as text or JSON; returns @code. */
+int ts_cli_fail(const struct ts_cli *cli, int code, const char *sentence);
 
 /* Send @request (taken over) to the daemon and wait for the end. Progress is
  * printed to standard error unless --json is on. On TS_EXIT_OK, *ret_result

@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static int say(const struct ts_cli *cli, enum ts_exit code, const char *text)
+int ts_cli_fail(const struct ts_cli *cli, int code, const char *text)
 {
 	if (cli->json)
 		ts_cli_print_json(json_pack("{s:b, s:i, s:s}", "ok", 0,
@@ -41,7 +41,7 @@ static int cannot_connect(const struct ts_cli *cli, const char *path,
 	} else {
 		snprintf(text, sizeof(text), "%s: %s", path, strerror(errno));
 	}
-	return quiet ? (int)code : say(cli, code, text);
+	return quiet ? (int)code : ts_cli_fail(cli, code, text);
 }
 
 /* Connect; returns an exit code. */
@@ -57,7 +57,7 @@ static int open_control(const struct ts_cli *cli, bool quiet, int *ret_fd)
 	}
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return say(cli, TS_EXIT_FAILED, strerror(errno));
+		return ts_cli_fail(cli, TS_EXIT_FAILED, strerror(errno));
 	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
 		err = cannot_connect(cli, addr.sun_path, quiet);
 		close(fd);
@@ -84,11 +84,12 @@ static int take_message(const struct ts_cli *cli, json_t *message,
 		*ret_result = json_incref(json_object_get(message, "result"));
 		return TS_EXIT_OK;
 	}
-	return say(cli,
-		   reason && strcmp(json_string_value(reason), "refused") == 0
-			   ? TS_EXIT_REFUSED
-			   : TS_EXIT_FAILED,
-		   error ? json_string_value(error) : "unknown answer");
+	return ts_cli_fail(
+		cli,
+		reason && strcmp(json_string_value(reason), "refused") == 0
+			? TS_EXIT_REFUSED
+			: TS_EXIT_FAILED,
+		error ? json_string_value(error) : "unknown answer");
 }
 
 /* Read answers until the last one; closes @fd. */
@@ -106,8 +107,8 @@ static int take_messages(const struct ts_cli *cli, int fd, json_t **ret_result)
 		json_decref(message);
 	}
 	if (code < 0)
-		code = say(cli, TS_EXIT_NO_DAEMON,
-			   "thinswapd went away without an answer");
+		code = ts_cli_fail(cli, TS_EXIT_NO_DAEMON,
+				   "thinswapd went away without an answer");
 	free(line);
 	if (answers)
 		fclose(answers);

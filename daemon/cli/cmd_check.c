@@ -7,96 +7,45 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
+#include "cli/options.h"
 #include "config_keys.h"
 #include "util/size.h"
 
-enum {
-	EXIT_GOOD = 0,
-	EXIT_BAD = 1,
-	EXIT_USAGE = 2,
-};
-
-static const char help[] =
-	"Usage: thinswap check [OPTION]... [FILE]\n"
-	"\n"
+static const char head[] =
 	"Check a configuration as thinswapd would and say what it comes to;\n"
 	"starts and changes nothing. FILE is %s\n"
-	"unless given; where that is missing, the defaults are shown.\n"
-	"\n"
-	"  --memory SIZE  as on a machine with this much memory\n"
-	"  --cpus N       as on a machine with N processors\n"
-	"  --json         print one JSON object\n"
-	"  -h, --help     print this help\n"
-	"\n"
-	"Exit code: 0 good, 1 not good, 2 wrong usage.\n";
-
-struct options {
-	const char *file; /* NULL: the installed place */
-	bool json;
-	struct ts_config_machine machine;
-};
-
-static int usage(const char *sentence)
-{
-	fprintf(stderr, "thinswap check: %s; see thinswap check --help\n",
-		sentence);
-	return EXIT_USAGE;
-}
+	"unless given; where that is missing, the defaults are shown.\n";
 
 /* Returns -1 to go on, or an exit code. */
-static int parse_options(int argc, char **argv, struct options *options)
+static int parse(int argc, char **argv, struct ts_config_machine *machine,
+		 bool *json)
 {
-	static const struct option longs[] = {
-		{"memory", required_argument, NULL, 'm'},
-		{"cpus", required_argument, NULL, 'c'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{},
+	struct ts_number cpus = {machine->cpus, 1, 65536};
+	const struct ts_option options[] = {
+		{"memory", "SIZE", "as on a machine with this much memory",
+		 ts_take_size, &machine->memory_bytes},
+		{"cpus", "N", "as on a machine with N processors",
+		 ts_take_number, &cpus},
+		{0},
 	};
-	char sentence[256], *end;
-	int opt;
+	char text[sizeof(head) + TS_CONFIG_PATH_BYTES];
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]... [FILE]",
+		.head = text,
+		.options = options,
+		.tail = "Exit code: 0 good, 1 not good, 2 wrong usage.\n",
+		.json = json,
+		.most = 1,
+	};
+	int code;
 
-	optind = 0; /* the caller may have used getopt before */
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, ":h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'm':
-			if (ts_size_parse(optarg,
-					  &options->machine.memory_bytes,
-					  sentence, sizeof(sentence)) < 0)
-				return usage(sentence);
-			break;
-		case 'c':
-			options->machine.cpus = strtoul(optarg, &end, 10);
-			if (*end || end == optarg ||
-			    options->machine.cpus == 0 ||
-			    options->machine.cpus > 65536)
-				return usage("--cpus wants a number from 1 to "
-					     "65536");
-			break;
-		case 'j':
-			options->json = true;
-			break;
-		case 'h':
-			printf(help, ts_config_default_file);
-			return EXIT_GOOD;
-		case ':':
-			snprintf(sentence, sizeof(sentence), "%s wants a value",
-				 argv[optind - 1]);
-			return usage(sentence);
-		default:
-			snprintf(sentence, sizeof(sentence),
-				 "unknown option %s", argv[optind - 1]);
-			return usage(sentence);
-		}
-	}
-	if (argc - optind > 1)
-		return usage("more than one file");
-	options->file = argv[optind];
-	return -1;
+	snprintf(text, sizeof(text), head, ts_config_default_file);
+	code = ts_options_parse(argc, argv, &usage);
+	machine->cpus = (unsigned)cpus.value;
+	return code;
 }
 
 static json_t *value_json(const struct ts_config_key *key,
@@ -211,17 +160,17 @@ static void print_warning(void *opaque, const char *line)
 
 int ts_cmd_check(int argc, char **argv, bool json)
 {
-	struct options options = {.json = json};
+	struct ts_config_machine machine;
 	struct ts_config_error err;
 	struct ts_config config;
 	int r;
 
-	ts_config_machine_here(&options.machine);
-	r = parse_options(argc, argv, &options);
+	ts_config_machine_here(&machine);
+	r = parse(argc, argv, &machine, &json);
 	if (r >= 0)
 		return r;
-	r = ts_config_load_for(options.file, &options.machine, &config, &err);
-	if (options.json) {
+	r = ts_config_load_for(argv[optind], &machine, &config, &err);
+	if (json) {
 		print_json(r < 0 ? error_json(&err) : config_json(&config));
 	} else if (r < 0) {
 		fprintf(stderr, "%s\n", err.text);
@@ -229,5 +178,5 @@ int ts_cmd_check(int argc, char **argv, bool json)
 		ts_config_echo(&config, print_line, NULL);
 		ts_config_warnings(&config, print_warning, NULL);
 	}
-	return r < 0 ? EXIT_BAD : EXIT_GOOD;
+	return r < 0 ? TS_EXIT_FAILED : TS_EXIT_OK;
 }

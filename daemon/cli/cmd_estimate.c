@@ -12,134 +12,82 @@
 
 #include "cli/cli.h"
 #include "cli/estimate.h"
+#include "cli/options.h"
 #include "cli/sample.h"
 #include "codec.h"
 #include "util/lock.h"
 #include "util/size.h"
 
-#define PAGE           4096u
-#define SAMPLE_DEFAULT 16384u
-#define SAMPLE_MAX     1000000ul
-#define RATE_DEFAULT   20000u /* pages a second: 80 MB/s */
-#define BUDGET_DEFAULT (2ull << 30)
-#define BURST          64u
+#define PAGE  4096u
+#define BURST 64u
 
-static const char help[] =
-	"Usage: thinswap estimate [OPTION]... [PID...]\n"
-	"\n"
-	"Say what thinswap would make of the memory of these processes, or of\n"
-	"all: shares of zero, same-filled, duplicate and incompressible "
-	"pages,\n"
-	"ratio and processor time by level, with and without a dictionary, "
-	"and\n"
-	"how much a budget would hold. Reads a random sample; changes "
-	"nothing.\n"
-	"Needs root for processes of others.\n"
-	"\n"
-	"  --sample PAGES  most pages to look at; default 16384\n"
-	"  --rate PAGES    most pages to read a second; default 20000\n"
-	"  --levels LIST   zstd levels, -7 to 19; default -1,1,3\n"
-	"  --budget SIZE   memory for compressed pages; default 2G\n"
-	"  --json          print one JSON object\n"
-	"  -h, --help      print this help\n";
+static const char head[] =
+	"Say what thinswap would make of the memory of these processes, or\n"
+	"of all: shares of zero, same-filled, duplicate and incompressible\n"
+	"pages, ratio and processor time by level, with and without a\n"
+	"dictionary, and how much a budget would hold. Reads a random sample;\n"
+	"changes nothing. Needs root for processes of others.\n";
 
-struct options {
-	unsigned long sample, rate;
-	uint64_t budget;
+struct levels {
 	int level[TS_ESTIMATE_LEVELS_MAX];
-	unsigned n_levels;
-	bool json;
+	unsigned n;
 };
 
-static bool take_levels(const char *text, struct options *o)
+struct options {
+	struct ts_cli cli;
+	struct ts_number sample, rate;
+	uint64_t budget;
+	struct levels levels;
+};
+
+static bool take_levels(const char *text, void *to, char *why, size_t why_bytes)
 {
+	struct levels *levels = to;
 	char *end;
 
-	o->n_levels = 0;
+	levels->n = 0;
 	do {
 		long level = strtol(text, &end, 10);
 
 		if (end == text || (*end && *end != ',') ||
 		    level < TS_CODEC_LEVEL_MIN || level > TS_CODEC_LEVEL_MAX ||
-		    o->n_levels == TS_ESTIMATE_LEVELS_MAX)
+		    levels->n == TS_ESTIMATE_LEVELS_MAX) {
+			snprintf(why, why_bytes,
+				 "must be up to %u numbers from %d to %d, with "
+				 "commas between",
+				 TS_ESTIMATE_LEVELS_MAX, TS_CODEC_LEVEL_MIN,
+				 TS_CODEC_LEVEL_MAX);
 			return false;
-		o->level[o->n_levels++] = (int)level;
+		}
+		levels->level[levels->n++] = (int)level;
 		text = end + 1;
 	} while (*end);
 	return true;
 }
 
-static bool take_number(const char *text, unsigned long max, unsigned long *ret)
-{
-	char *end;
-
-	*ret = strtoul(text, &end, 10);
-	return *text != '-' && end != text && !*end && *ret > 0 && *ret <= max;
-}
-
 /* Returns -1 to go on, or an exit code. */
 static int parse(int argc, char **argv, struct options *o)
 {
-	static const struct option longs[] = {
-		{"sample", required_argument, NULL, 's'},
-		{"rate", required_argument, NULL, 'r'},
-		{"levels", required_argument, NULL, 'l'},
-		{"budget", required_argument, NULL, 'b'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
+	const struct ts_option options[] = {
+		{"sample", "PAGES", "most pages to look at; default 16384",
+		 ts_take_number, &o->sample},
+		{"rate", "PAGES", "most pages to read a second; default 20000",
+		 ts_take_number, &o->rate},
+		{"levels", "LIST", "zstd levels, -7 to 19; default -1,1,3",
+		 take_levels, &o->levels},
+		{"budget", "SIZE", "memory for compressed pages; default 2G",
+		 ts_take_size, &o->budget},
 		{0},
 	};
-	char why[256];
-	int opt;
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]... [PID...]",
+		.head = head,
+		.options = options,
+		.json = &o->cli.json,
+		.most = TS_NO_LIMIT,
+	};
 
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 's':
-			if (!take_number(optarg, SAMPLE_MAX, &o->sample))
-				return ts_cli_usage(argv[0],
-						    "--sample must be "
-						    "1 to 1000000 pages");
-			break;
-		case 'r':
-			if (!take_number(optarg, UINT32_MAX, &o->rate))
-				return ts_cli_usage(argv[0], "--rate must be a "
-							     "number of pages");
-			break;
-		case 'l':
-			if (!take_levels(optarg, o))
-				return ts_cli_usage(argv[0],
-						    "--levels must be "
-						    "up to 8 numbers from -7 "
-						    "to 19, with commas");
-			break;
-		case 'b':
-			if (ts_size_parse(optarg, &o->budget, why, sizeof(why)))
-				return ts_cli_usage(argv[0], why);
-			break;
-		case 'j':
-			o->json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return TS_EXIT_OK;
-		default:
-			return ts_cli_usage(argv[0], "unknown option, or one "
-						     "without its argument");
-		}
-	}
-	return -1;
-}
-
-static int fail(const struct options *o, int code, const char *text)
-{
-	if (o->json)
-		ts_cli_print_json(json_pack("{s:b, s:i, s:s}", "ok", 0,
-					    "exit_code", code, "error", text));
-	else
-		fprintf(stderr, "thinswap: %s\n", text);
-	return code;
+	return ts_options_parse(argc, argv, &usage);
 }
 
 static void show_progress(void *opaque, double part)
@@ -165,9 +113,9 @@ static int collect(const struct options *o, int n_pids, char **pids,
 	char text[160];
 
 	for (int i = 0; i < n_pids; i++) {
-		unsigned long pid;
-		int err = take_number(pids[i], INT32_MAX, &pid)
-				  ? ts_sample_add(sample, (pid_t)pid)
+		struct ts_number pid = {0, 1, INT32_MAX};
+		int err = ts_take_number(pids[i], &pid, text, sizeof(text))
+				  ? ts_sample_add(sample, (pid_t)pid.value)
 				  : -ESRCH;
 
 		if (!err)
@@ -178,21 +126,22 @@ static int collect(const struct options *o, int n_pids, char **pids,
 					 "of others needs root "
 					 "(CAP_SYS_PTRACE); try sudo",
 			 pids[i]);
-		return fail(o,
-			    err == -ESRCH ? TS_EXIT_FAILED
-					  : TS_EXIT_NO_PERMISSION,
-			    text);
+		return ts_cli_fail(&o->cli,
+				   err == -ESRCH ? TS_EXIT_FAILED
+						 : TS_EXIT_NO_PERMISSION,
+				   text);
 	}
 	if (!n_pids)
 		ts_sample_add_all(sample);
 	if (sample->n)
 		return TS_EXIT_OK;
-	return sample->refused
-		       ? fail(o, TS_EXIT_NO_PERMISSION,
-			      "permission denied: the "
-			      "memory of others needs root (CAP_SYS_PTRACE); "
-			      "try sudo")
-		       : fail(o, TS_EXIT_FAILED, "no anonymous memory found");
+	return sample->refused ? ts_cli_fail(&o->cli, TS_EXIT_NO_PERMISSION,
+					     "permission denied: the "
+					     "memory of others needs root "
+					     "(CAP_SYS_PTRACE); "
+					     "try sudo")
+			       : ts_cli_fail(&o->cli, TS_EXIT_FAILED,
+					     "no anonymous memory found");
 }
 
 /* Not faster than the rate; returns how many pages were still there. */
@@ -207,7 +156,7 @@ static size_t read_pages(const struct options *o, struct ts_sample *sample,
 		n += ts_sample_read(&sample->page[i], data + n * PAGE);
 		if (i % BURST == 0) {
 			uint64_t due_ns =
-				start_ns + i * 1000000000ull / o->rate;
+				start_ns + i * 1000000000ull / o->rate.value;
 			uint64_t now_ns = ts_now_ns();
 
 			show_progress((char[]){"reading"},
@@ -328,20 +277,21 @@ static int judge(const struct options *o, struct ts_sample *sample)
 	int err;
 
 	if (!data)
-		return fail(o, TS_EXIT_FAILED, "no memory for the sample");
+		return ts_cli_fail(&o->cli, TS_EXIT_FAILED,
+				   "no memory for the sample");
 	n = read_pages(o, sample, data);
-	err = ts_estimate(data, n, o->level, o->n_levels, show_progress,
+	err = ts_estimate(data, n, o->levels.level, o->levels.n, show_progress,
 			  (char[]){"compressing"}, &e);
 	end_progress();
 	free(data);
 	if (err)
-		return fail(o, TS_EXIT_FAILED, strerror(-err));
+		return ts_cli_fail(&o->cli, TS_EXIT_FAILED, strerror(-err));
 	if (!n)
-		return fail(o, TS_EXIT_NO_PERMISSION,
-			    "no page could be read: "
-			    "the memory of others needs root "
-			    "(CAP_SYS_PTRACE); try sudo");
-	if (o->json)
+		return ts_cli_fail(&o->cli, TS_EXIT_NO_PERMISSION,
+				   "no page could be read: "
+				   "the memory of others needs root "
+				   "(CAP_SYS_PTRACE); try sudo");
+	if (o->cli.json)
 		return print_json(o, sample, &e);
 	print_text(o, sample, &e);
 	return TS_EXIT_OK;
@@ -350,20 +300,20 @@ static int judge(const struct options *o, struct ts_sample *sample)
 int ts_cmd_estimate(int argc, char **argv, const struct ts_cli *cli)
 {
 	struct options o = {
-		.sample = SAMPLE_DEFAULT,
-		.rate = RATE_DEFAULT,
-		.budget = BUDGET_DEFAULT,
-		.level = {-1, 1, 3},
-		.n_levels = 3,
-		.json = cli->json,
+		.cli = *cli,
+		.sample = {16384, 1, 1000000},
+		.rate = {20000, 1, UINT32_MAX}, /* 80 MB/s */
+		.budget = 2ull << 30,
+		.levels = {{-1, 1, 3}, 3},
 	};
 	struct ts_sample sample;
 	int code = parse(argc, argv, &o);
 
 	if (code >= 0)
 		return code;
-	if (ts_sample_init(&sample, o.sample))
-		return fail(&o, TS_EXIT_FAILED, "no memory for the sample");
+	if (ts_sample_init(&sample, o.sample.value))
+		return ts_cli_fail(&o.cli, TS_EXIT_FAILED,
+				   "no memory for the sample");
 	code = collect(&o, argc - optind, argv + optind, &sample);
 	if (code == TS_EXIT_OK)
 		code = judge(&o, &sample);

@@ -5,7 +5,6 @@
  * requests, needs no privilege, and says thinswap_up 0 where there is no
  * server.
  */
-#include <getopt.h>
 #include <microhttpd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,23 +12,17 @@
 #include <systemd/sd-daemon.h>
 
 #include "cli/listen.h"
+#include "cli/options.h"
 #include "cli/stats_out.h"
 
 #define TIMEOUT_S       10u
 #define CONNECTIONS_MAX 16u
 
-static const char help[] =
-	"Usage: thinswap metrics [OPTION]...\n"
-	"\n"
-	"Answer GET /metrics for Prometheus, until SIGTERM. Usually started "
-	"by\n"
-	"systemctl enable --now thinswap-metrics.socket; off by default.\n"
-	"\n"
-	"  --listen WHERE  ADDRESS:PORT in numbers, or unix:/path; needed\n"
-	"                  unless systemd passes a socket\n"
-	"  --file FILE     of a server that was started with stats=FILE\n"
-	"  -h, --help      print this help\n"
-	"\n"
+static const char head[] =
+	"Answer GET /metrics for Prometheus, until SIGTERM. Usually started\n"
+	"by systemctl enable --now thinswap-metrics.socket; off by default.\n";
+
+static const char tail[] =
 	"For node_exporter's textfile collector instead, write the output of\n"
 	"thinswap stats --format=prometheus to a file and rename it.\n";
 
@@ -158,37 +151,28 @@ static int serve(struct exporter *exporter, int fd)
 
 int ts_cmd_metrics(int argc, char **argv, const struct ts_cli *cli)
 {
-	static const struct option longs[] = {
-		{"file", required_argument, NULL, 'f'},
-		{"listen", required_argument, NULL, 'l'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
-	};
 	struct exporter exporter = {.cli = cli};
 	const char *where = NULL;
+	const struct ts_option options[] = {
+		{"listen", "WHERE",
+		 "ADDRESS:PORT in numbers, or unix:/path; needed\n"
+		 "unless systemd passes a socket",
+		 ts_take_text, &where},
+		{"file", "FILE", "of a server that was started with stats=FILE",
+		 ts_take_text, &exporter.file},
+		{0},
+	};
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]...",
+		.head = head,
+		.options = options,
+		.tail = tail,
+	};
 	char err[256];
-	int opt, fd;
+	int code = ts_options_parse(argc, argv, &usage), fd;
 
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'f':
-			exporter.file = optarg;
-			break;
-		case 'l':
-			where = optarg;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return TS_EXIT_OK;
-		default:
-			return ts_cli_usage(argv[0], "unknown option, or one "
-						     "without its argument");
-		}
-	}
-	if (optind < argc)
-		return ts_cli_usage(argv[0], "no arguments are taken");
+	if (code >= 0)
+		return code;
 	fd = ts_listen(where, err, sizeof(err));
 	if (fd < 0) {
 		fprintf(stderr, "thinswap: %s\n", err);

@@ -4,56 +4,32 @@
  * The daemon answers with JSON; the text for people is made here from the
  * same object, so that the two cannot differ.
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "build.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "util/size.h"
 
-static const char status_help[] =
-	"Usage: thinswap status [OPTION]...\n"
-	"\n"
+static const char status_head[] =
 	"Show the device and how it is attached, the virtual size, what is\n"
-	"stored and the memory used for it, and the health table.\n"
-	"\n"
-	"  --json      print one JSON object\n"
-	"  -h, --help  print this help\n";
+	"stored and the memory used for it, and the health table.\n";
 
-static const char version_help[] =
-	"Usage: thinswap version [OPTION]...\n"
-	"\n"
-	"Print the version of this program and, where one runs, of thinswapd.\n"
-	"\n"
-	"  --json      print one JSON object\n"
-	"  -h, --help  print this help\n";
+static const char version_head[] = "Print the version of this program and, "
+				   "where one runs, of thinswapd.\n";
 
-static int parse(int argc, char **argv, const char *help, struct ts_cli *cli)
+/* Neither command has options of its own. */
+static int parse(int argc, char **argv, const char *head, struct ts_cli *cli)
 {
-	static const struct option longs[] = {
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{0},
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]...",
+		.head = head,
+		.json = &cli->json,
 	};
-	int opt;
 
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'j':
-			cli->json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return TS_EXIT_OK;
-		default:
-			return ts_cli_usage(argv[0], "unknown option");
-		}
-	}
-	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken")
-			     : -1;
+	return ts_options_parse(argc, argv, &usage);
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -118,15 +94,58 @@ static void print_store(const json_t *status)
 	       size_of(store, "ram_budget_bytes", b, sizeof(b)));
 }
 
-static void print_settings(const json_t *settings)
+static json_int_t int_of(const json_t *object, const char *key)
 {
-	char ram[TS_SIZE_TEXT_BYTES];
+	return json_integer_value(json_object_get(object, key));
+}
 
-	if (json_is_object(settings))
-		printf("settings       ram %s, level %" JSON_INTEGER_FORMAT
-		       "; thinswap stats tells more\n",
-		       size_of(settings, "ram_bytes", ram, sizeof(ram)),
-		       json_integer_value(json_object_get(settings, "level")));
+static void print_settings(const json_t *status)
+{
+	const json_t *settings = json_object_get(status, "settings");
+	const json_t *tuned = json_object_get(settings, "tuned");
+	char ram[TS_SIZE_TEXT_BYTES], wear[TS_SIZE_TEXT_BYTES];
+
+	if (!json_is_object(settings))
+		return;
+	printf("settings       ram %s, level %" JSON_INTEGER_FORMAT,
+	       size_of(settings, "ram_bytes", ram, sizeof(ram)),
+	       int_of(settings, "level"));
+	for (size_t i = 0; i < json_array_size(tuned); i++)
+		printf("%s%s", i ? ", " : "; tuned: ",
+		       json_string_value(json_array_get(tuned, i)));
+	putchar('\n');
+	if (json_is_object(json_object_get(status, "spill")))
+		printf("               spilling begins at %" JSON_INTEGER_FORMAT
+		       " %% of ram, ends at %" JSON_INTEGER_FORMAT
+		       " %%, ram admission %s, write budget %s\n",
+		       int_of(settings, "high_water_percent"),
+		       int_of(settings, "low_water_percent"),
+		       json_is_true(json_object_get(settings, "ram_admission"))
+			       ? "on"
+			       : "OFF",
+		       int_of(settings, "write_budget_bytes")
+			       ? size_of(settings, "write_budget_bytes", wear,
+					 sizeof(wear))
+			       : "none");
+}
+
+static void print_spill(const json_t *spill)
+{
+	char used[TS_SIZE_TEXT_BYTES], size[TS_SIZE_TEXT_BYTES];
+	char written[TS_SIZE_TEXT_BYTES];
+
+	if (!json_is_object(spill))
+		return;
+	printf("spill          %s of %s used in %s, %s written, %s%s\n",
+	       size_of(spill, "used_bytes", used, sizeof(used)),
+	       size_of(spill, "size_bytes", size, sizeof(size)),
+	       text_of(spill, "path"),
+	       size_of(spill, "written_bytes", written, sizeof(written)),
+	       json_is_true(json_object_get(spill, "encrypted"))
+		       ? "encrypted"
+		       : "not encrypted",
+	       json_is_true(json_object_get(spill, "degraded")) ? ", DEGRADED"
+								: "");
 }
 
 static void print_store_warnings(const json_t *status)
@@ -152,12 +171,17 @@ static void print_kept(const json_t *status)
 		       size_of(memory, "resident_bytes", size, sizeof(size)),
 		       json_integer_value(json_object_get(memory, "segment")));
 	else
-		puts("kept memory    none: what is stored goes with the server");
+		puts("kept memory    none: what is stored goes with the "
+		     "server");
+	if (json_is_object(json_object_get(status, "standby")))
+		printf("standby        ready to take over, %s of its own\n",
+		       size_of(json_object_get(status, "standby"), "own_bytes",
+			       size, sizeof(size)));
 	if (json_is_real(last))
 		printf("successors     %" JSON_INTEGER_FORMAT
 		       " took over from a dead server, the last in %.2f s\n",
-		       json_integer_value(json_object_get(successors,
-							  "taken_over")),
+		       json_integer_value(
+			       json_object_get(successors, "taken_over")),
 		       json_real_value(last));
 }
 
@@ -230,7 +254,7 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	json_t *status = NULL;
 	int code;
 
-	code = parse(argc, argv, status_help, &cli);
+	code = parse(argc, argv, status_head, &cli);
 	if (code >= 0)
 		return code;
 	code = ts_cli_ask(&cli, json_pack("{s:s}", "command", "status"), false,
@@ -246,7 +270,8 @@ int ts_cmd_status(int argc, char **argv, const struct ts_cli *given)
 	print_device(status);
 	print_store(status);
 	print_kept(status);
-	print_settings(json_object_get(status, "settings"));
+	print_spill(json_object_get(status, "spill"));
+	print_settings(status);
 	print_health(status);
 	print_store_warnings(status);
 	json_decref(status);
@@ -259,7 +284,7 @@ int ts_cmd_version(int argc, char **argv, const struct ts_cli *given)
 	json_t *status = NULL;
 	int code;
 
-	code = parse(argc, argv, version_help, &cli);
+	code = parse(argc, argv, version_head, &cli);
 	if (code >= 0)
 		return code;
 	ts_cli_ask(&cli, json_pack("{s:s}", "command", "status"), true,

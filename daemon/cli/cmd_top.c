@@ -4,71 +4,47 @@
  * Without a terminal it prints plain lines, as `thinswap stats --watch` does.
  */
 #include <curses.h>
-#include <getopt.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/options.h"
 #include "cli/top_screen.h"
 
 #define SECONDS_MIN 0.2
 #define SECONDS_MAX 60.0
 
-static const char help[] =
-	"Usage: thinswap top [OPTION]...\n"
-	"\n"
+static const char head[] =
 	"Watch the store: tiers as bars, rates with their history, latencies\n"
-	"of the last interval, health. Plain lines without a terminal.\n"
-	"\n"
-	"  --file FILE        of a server that was started with stats=FILE\n"
-	"  --seconds SECONDS  between looks; default 1\n"
-	"  -h, --help         print this help\n"
-	"\n"
+	"of the last interval, health. Plain lines without a terminal.\n";
+
+static const char keys[] =
 	"Keys: q quit, c size classes and back, + slower, - faster.\n";
 
-struct options {
-	const char *file;
-	double seconds;
-};
-
 /* Returns -1 to go on, or an exit code. */
-static int parse(int argc, char **argv, struct options *o)
+static int parse(int argc, char **argv, const char **ret_file,
+		 double *ret_seconds)
 {
-	static const struct option longs[] = {
-		{"file", required_argument, NULL, 'f'},
-		{"seconds", required_argument, NULL, 's'},
-		{"help", no_argument, NULL, 'h'},
+	struct ts_seconds seconds = {1, SECONDS_MIN, SECONDS_MAX};
+	const struct ts_option options[] = {
+		{"file", "FILE", "of a server that was started with stats=FILE",
+		 ts_take_text, ret_file},
+		{"seconds", "SECONDS", "between looks; default 1",
+		 ts_take_seconds, &seconds},
 		{0},
 	};
-	char *end;
-	int opt;
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]...",
+		.head = head,
+		.options = options,
+		.tail = keys,
+	};
+	int code = ts_options_parse(argc, argv, &usage);
 
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'f':
-			o->file = optarg;
-			break;
-		case 's':
-			o->seconds = strtod(optarg, &end);
-			if (*end || !(o->seconds >= SECONDS_MIN &&
-				      o->seconds <= SECONDS_MAX))
-				return ts_cli_usage(argv[0], "--seconds must "
-							     "be 0.2 to 60");
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return TS_EXIT_OK;
-		default:
-			return ts_cli_usage(argv[0], "unknown option, or one "
-						     "without its argument");
-		}
-	}
-	return optind < argc ? ts_cli_usage(argv[0], "no arguments are taken")
-			     : -1;
+	*ret_seconds = seconds.value;
+	return code;
 }
 
 /* Returns false to end. */
@@ -163,17 +139,16 @@ static int run_plain(struct ts_top *top, struct ts_stats_source *source)
 
 int ts_cmd_top(int argc, char **argv, const struct ts_cli *cli)
 {
-	struct options o = {.seconds = 1};
 	struct ts_stats_source source;
 	static struct ts_top top;
-	int code = parse(argc, argv, &o);
+	const char *file = NULL;
+	int code = parse(argc, argv, &file, &top.seconds);
 
 	if (code >= 0)
 		return code;
-	code = ts_stats_source_open(cli, o.file, false, &source);
+	code = ts_stats_source_open(cli, file, false, &source);
 	if (code != TS_EXIT_OK)
 		return code;
-	top.seconds = o.seconds;
 	code = has_terminal() ? run_in_terminal(&top, &source) : TS_EXIT_FAILED;
 	if (code != TS_EXIT_OK)
 		code = run_plain(&top, &source);

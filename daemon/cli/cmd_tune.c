@@ -9,69 +9,43 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "tune.h"
 
 #define TIMEOUT_MS 4000
 
-static const char help[] =
-	"Usage: thinswap tune [OPTION]... KEY=VALUE...\n"
-	"\n"
-	"Change settings of the running server, until it is started anew:\n"
+static const char head[] =
+	"Change settings of the running server, until thinswapd ends:\n"
 	"\n"
 	"  ram=SIZE              budget; up to the server's ram-max\n"
 	"  level=N               of zstd, -7 to 19, for pages from now on\n"
 	"  high-water=PERCENT    of ram in use: spilling begins\n"
 	"  low-water=PERCENT     of ram in use: spilling ends\n"
 	"  ram-admission=BOOL    false: everything goes on to spill\n"
-	"  write-budget=SIZE     most bytes a day to spill; 0: no limit\n"
-	"\n"
-	"  --file FILE  a server that was started with stats=FILE; FILE must\n"
-	"               be yours to write\n"
-	"  --json       print one JSON object\n"
-	"  -h, --help   print this help\n";
+	"  write-budget=SIZE     most bytes a day to spill; 0: no limit\n";
 
 /* Returns -1 to go on, or an exit code. */
 static int parse(int argc, char **argv, const char **ret_file,
 		 struct ts_cli *cli)
 {
-	static const struct option longs[] = {
-		{"file", required_argument, NULL, 'f'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
+	const struct ts_option options[] = {
+		{"file", "FILE",
+		 "a server that was started with stats=FILE; FILE must\n"
+		 "be yours to write",
+		 ts_take_text, ret_file},
 		{0},
 	};
-	int opt;
+	const struct ts_usage usage = {
+		.synopsis = "[OPTION]... KEY=VALUE...",
+		.head = head,
+		.options = options,
+		.json = &cli->json,
+		.least = 1,
+		.most = TS_NO_LIMIT,
+		.missing = "KEY=VALUE is missing",
+	};
 
-	optind = 0;
-	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
-		switch (opt) {
-		case 'f':
-			*ret_file = optarg;
-			break;
-		case 'j':
-			cli->json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return TS_EXIT_OK;
-		default:
-			return ts_cli_usage(argv[0], "unknown option, or one "
-						     "without its argument");
-		}
-	}
-	return optind == argc ? ts_cli_usage(argv[0], "KEY=VALUE is missing")
-			      : -1;
-}
-
-static int fail(const struct ts_cli *cli, int code, const char *text)
-{
-	if (cli->json)
-		ts_cli_print_json(json_pack("{s:b, s:i, s:s}", "ok", 0,
-					    "exit_code", code, "error", text));
-	else
-		fprintf(stderr, "thinswap: %s\n", text);
-	return code;
+	return ts_options_parse(argc, argv, &usage);
 }
 
 static int tune_file(const struct ts_cli *cli, const char *file,
@@ -84,12 +58,12 @@ static int tune_file(const struct ts_cli *cli, const char *file,
 		return TS_EXIT_OK;
 	case -EACCES:
 	case -EPERM:
-		return fail(cli, TS_EXIT_NO_PERMISSION, why);
+		return ts_cli_fail(cli, TS_EXIT_NO_PERMISSION, why);
 	case -ENOENT:
 	case -ESRCH:
-		return fail(cli, TS_EXIT_NO_DAEMON, why);
+		return ts_cli_fail(cli, TS_EXIT_NO_DAEMON, why);
 	default:
-		return fail(cli, TS_EXIT_FAILED, why);
+		return ts_cli_fail(cli, TS_EXIT_FAILED, why);
 	}
 }
 
@@ -118,7 +92,7 @@ int ts_cmd_tune(int argc, char **argv, const struct ts_cli *given)
 	/* All are read before the first is done. */
 	for (int i = optind; i < argc; i++)
 		if (ts_tune_parse(argv[i], &key, &value, why, sizeof(why)))
-			return fail(&cli, TS_EXIT_USAGE, why);
+			return ts_cli_fail(&cli, TS_EXIT_USAGE, why);
 	for (int i = optind; i < argc; i++) {
 		ts_tune_parse(argv[i], &key, &value, why, sizeof(why));
 		code = file ? tune_file(&cli, file, key, value)

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "build.h"
 #include "cli/cli.h"
 #include "cli/cmd_check.h"
+#include "cli/options.h"
 #include "runtime.h"
 
 static const char help[] =
@@ -18,10 +20,12 @@ static const char help[] =
 	"  top             the same live, in a terminal\n"
 	"  metrics         serve it to Prometheus\n"
 	"  estimate [PID]  what it would make of memory in use\n"
+	"  fsck            verify every page that is stored\n"
 	"  tune KEY=VALUE  change a setting of the running server\n"
 	"  attach          attach the block device and switch swap on\n"
 	"  detach          drain the swap and take the device away\n"
 	"  check [FILE]    judge a configuration, start nothing\n"
+	"  upgrade         go on as what is installed now; swap stays on\n"
 	"  version         version of this program and of the daemon\n"
 	"\n"
 	"  --runtime-dir DIR  of the daemon; default /run/thinswap\n"
@@ -29,7 +33,7 @@ static const char help[] =
 	"  -h, --help         print this help, or that of a command\n"
 	"\n"
 	"Exit code: 0 done, 1 failed, 2 wrong usage, 3 no daemon runs,\n"
-	"4 not permitted, 5 refused: could be forced.\n";
+	"4 not permitted, 5 refused: could be forced, 6 damage was found.\n";
 
 static int run_check(int argc, char **argv, const struct ts_cli *cli)
 {
@@ -44,21 +48,15 @@ static const struct {
 	{"check", run_check},
 	{"detach", ts_cmd_detach},
 	{"estimate", ts_cmd_estimate},
+	{"fsck", ts_cmd_fsck},
 	{"metrics", ts_cmd_metrics},
 	{"stats", ts_cmd_stats},
 	{"status", ts_cmd_status},
 	{"top", ts_cmd_top},
 	{"tune", ts_cmd_tune},
+	{"upgrade", ts_cmd_upgrade},
 	{"version", ts_cmd_version},
 };
-
-int ts_cli_usage(const char *command, const char *sentence)
-{
-	fprintf(stderr, "thinswap%s%s: %s; see thinswap%s%s --help\n",
-		command ? " " : "", command ? command : "", sentence,
-		command ? " " : "", command ? command : "");
-	return TS_EXIT_USAGE;
-}
 
 static int run_command(int argc, char **argv, const struct ts_cli *cli)
 {

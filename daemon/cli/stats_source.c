@@ -34,12 +34,7 @@ static int complain(const struct ts_cli *cli,
 	} else {
 		snprintf(text, sizeof(text), "%s", sentence);
 	}
-	if (cli->json)
-		ts_cli_print_json(json_pack("{s:b, s:i, s:s}", "ok", 0,
-					    "exit_code", code, "error", text));
-	else
-		fprintf(stderr, "thinswap: %s\n", text);
-	return code;
+	return ts_cli_fail(cli, (int)code, text);
 }
 
 int ts_stats_source_open(const struct ts_cli *cli, const char *file, bool quiet,

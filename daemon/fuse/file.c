@@ -291,8 +291,8 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 	ts_store_counters(file->store, &now);
 	st.f_bfree = st.f_blocks - (now.zero_slots + now.fill_slots +
-				    now.ram_slots + now.raw_slots +
-				    now.spill_slots);
+				    now.staged_slots + now.ram_slots +
+				    now.raw_slots + now.spill_slots);
 	st.f_bavail = st.f_bfree;
 	fuse_reply_statfs(req, &st);
 }

@@ -8,6 +8,7 @@
  * that is swapped out with it. SIGTERM and SIGINT therefore ask for an
  * unmount, which the kernel refuses while the file is in use.
  */
+#include "build.h"
 #include "log.h"
 #include "serve.h"
 #include "util/harden.h"

@@ -5,6 +5,7 @@
  * that silently is not there is found out on the worst day.
  */
 #include "spill/file.h"
+#include "fault.h"
 #include "util/lock.h"
 #include "util/size.h"
 
@@ -146,6 +147,18 @@ static int check_size(const struct text *t, uint64_t bytes)
 				    need, sizeof(need)));
 }
 
+static int write_header(const struct text *t, int fd)
+{
+	char page[HEADER_BYTES] = { 0 };
+
+	memcpy(page, magic, sizeof(magic));
+	if (pwrite(fd, page, sizeof(page), 0) != sizeof(page))
+		return wrong(t, -EIO, "cannot be written: %s",
+			     strerror(errno));
+	TS_FAULT_POINT("spill file: header written");
+	return 0;
+}
+
 /* Reserve the room. A file system that cannot do that gives a sparse file. */
 static int reserve(const struct text *t, struct ts_spill_file *file,
 		   uint64_t bytes)
@@ -165,6 +178,7 @@ static int reserve(const struct text *t, struct ts_spill_file *file,
 		return wrong(t, -errno, "there is no room for %s: %s",
 			     ts_size_format(bytes, room, sizeof(room)),
 			     strerror(errno));
+	TS_FAULT_POINT("spill file: room reserved");
 	return 0;
 }
 
@@ -181,6 +195,9 @@ static int set_up_regular(const struct text *t, struct ts_spill_file *file,
 			     "a new file needs a size; give spill-size as well");
 	*ret_bytes = size ? size : (uint64_t)st->st_size;
 	err = check_size(t, *ret_bytes);
+	/* First, so that a file that is never finished is known as ours. */
+	if (!err && !st->st_size)
+		err = write_header(t, file->fd);
 	if (!err)
 		err = reserve(t, file, *ret_bytes);
 	/* What was reserved in part would only fill the file system. */
@@ -245,17 +262,6 @@ static int set_up_block(const struct text *t, struct ts_spill_file *file,
 	}
 	*ret_bytes = size ? size : bytes;
 	return check_size(t, *ret_bytes) ?: lock_file(t, fd);
-}
-
-static int write_header(const struct text *t, int fd)
-{
-	char page[HEADER_BYTES] = { 0 };
-
-	memcpy(page, magic, sizeof(magic));
-	if (pwrite(fd, page, sizeof(page), 0) != sizeof(page))
-		return wrong(t, -EIO, "cannot be written: %s",
-			     strerror(errno));
-	return 0;
 }
 
 static bool read_works(int fd, void *buf, unsigned bytes)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* seal.c - records of the spill file: sealed, so that bytes never lie */
 #include "spill/seal.h"
+#include "fault.h"
 
 #include <errno.h>
 #include <string.h>
@@ -28,7 +29,9 @@ static void make_key(struct ts_seal *seal, const struct ts_kept_key *kept)
 	if (!kept)
 		return;
 	memcpy(kept->key, seal->key, sizeof(seal->key));
+	TS_FAULT_POINT("seal: key written");
 	__atomic_store_n(kept->has_key, 1, __ATOMIC_RELEASE);
+	TS_FAULT_POINT("seal: key valid");
 }
 
 int ts_seal_init(struct ts_seal *seal, bool encrypt,
@@ -102,14 +105,14 @@ void ts_seal_record(const struct ts_seal *seal, const struct ts_place *place,
 		    uint8_t *ret_record)
 {
 	struct associated with = associate(place, codec);
-	uint8_t nonce[24], *text = ret_record + 1;
+	uint8_t nonce[24], *text = ret_record + TS_RECORD_DATA;
 
 	ret_record[0] = codec;
 	make_nonce(place, nonce);
 	switch (seal->cipher) {
 	case TS_CIPHER_NONE:
-		memcpy(text, data, len);
-		make_hash(&with, data, len, text + len);
+		memmove(text, data, len);
+		make_hash(&with, text, len, text + len);
 		break;
 	case TS_CIPHER_AES256GCM:
 		crypto_aead_aes256gcm_encrypt_afternm(
@@ -130,7 +133,7 @@ int ts_unseal_record(const struct ts_seal *seal, const struct ts_place *place,
 {
 	struct associated with = associate(place, record[0]);
 	uint8_t nonce[24], tag[TAG_BYTES];
-	const uint8_t *text = record + 1;
+	const uint8_t *text = record + TS_RECORD_DATA;
 	int bad = -1;
 
 	make_nonce(place, nonce);

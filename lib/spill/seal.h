@@ -26,6 +26,7 @@
 #include <sodium.h>
 
 #define TS_RECORD_EXTRA 17u /* bytes of a record beside its data */
+#define TS_RECORD_DATA	1u  /* where the data begins */
 
 enum ts_cipher { TS_CIPHER_NONE, TS_CIPHER_AES256GCM, TS_CIPHER_XCHACHA20 };
 
@@ -60,7 +61,9 @@ void ts_seal_fini(struct ts_seal *seal);
 
 const char *ts_seal_name(const struct ts_seal *seal);
 
-/* Make a record of len + TS_RECORD_EXTRA bytes. */
+/* Make a record of len + TS_RECORD_EXTRA bytes. @data may be in its place in the
+ * record already.
+ */
 void ts_seal_record(const struct ts_seal *seal, const struct ts_place *place,
 		    uint8_t codec, const void *data, unsigned len,
 		    uint8_t *ret_record);

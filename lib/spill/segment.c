@@ -7,6 +7,7 @@
  * at them after each change.
  */
 #include "spill/segment.h"
+#include "fault.h"
 #include "kept.h"
 #include "util/atomic.h"
 #include "util/lock.h"
@@ -45,8 +46,8 @@ void ts_segments_keep(struct ts_segments *segments,
 void ts_segment_adopt(struct ts_segments *segments, uint32_t segment,
 		      unsigned bytes)
 {
-	segments->segment[segment].live_bytes += bytes;
-	segments->live_bytes += bytes;
+	ts_add_relaxed(&segments->segment[segment].live_bytes, bytes);
+	ts_add_relaxed(&segments->live_bytes, bytes);
 }
 
 void ts_segments_adopted(struct ts_segments *segments)
@@ -76,7 +77,9 @@ static void keep(struct ts_segments *segments, const struct ts_segment *s)
 		.table_off = s->table_off,
 		.n_records = s->n_records,
 	};
+	TS_FAULT_POINT("segment: generation kept");
 	ts_store_release(segments->kept_generation, segments->generation);
+	TS_FAULT_POINT("segment: last generation kept");
 }
 
 int ts_segment_claim(struct ts_segments *segments, uint32_t *ret_segment,
@@ -117,6 +120,7 @@ static void free_if_dead(struct ts_segments *segments, struct ts_segment *s)
 	if (s->state != TS_SEGMENT_FULL || s->live_bytes || s->pins)
 		return;
 	s->state = TS_SEGMENT_FREE;
+	TS_FAULT_POINT("segment: free again");
 	s->dirty = true;
 	segments->n_free++;
 	segments->n_dirty++;

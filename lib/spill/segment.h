@@ -64,7 +64,8 @@ void ts_segments_fini(struct ts_segments *segments);
 void ts_segments_keep(struct ts_segments *segments,
 		      struct ts_kept_segment *kept, uint64_t *generation);
 
-/* For recovery: a record of @bytes lives in a segment; and all have been noted.
+/* For recovery: a record of @bytes lives in a segment, said by several threads
+ * at a time; and all have been noted.
  */
 void ts_segment_adopt(struct ts_segments *segments, uint32_t segment,
 		      unsigned bytes);

@@ -119,6 +119,27 @@ int ts_harden_populate_code(uint64_t *ret_bytes)
 	return ret;
 }
 
+int ts_harden_touch_heap(void)
+{
+	unsigned long start, end;
+	char *line = NULL;
+	size_t room = 0;
+	int err = 0;
+	FILE *maps;
+
+	maps = fopen("/proc/self/maps", "re");
+	if (!maps)
+		return -errno;
+	while (!err && getline(&line, &room, maps) > 0)
+		if (strstr(line, "[heap]") &&
+		    sscanf(line, "%lx-%lx", &start, &end) == 2 &&
+		    madvise((void *)start, end - start, MADV_POPULATE_WRITE))
+			err = -errno;
+	free(line);
+	fclose(maps);
+	return err;
+}
+
 /* Not inlined, so that the array is below the caller's frame. */
 __attribute__((noinline)) void ts_harden_touch_stack(void)
 {
@@ -272,6 +293,7 @@ int ts_harden_observe(pid_t pid, struct ts_harden_facts *ret)
 	facts.locked_bytes = status_bytes(text, "\nVmLck:");
 	facts.swapped_bytes = status_bytes(text, "\nVmSwap:");
 	facts.anon_shm_bytes = status_bytes(text, "\nRssShmem:");
+	facts.file_bytes = status_bytes(text, "\nRssFile:");
 
 	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", pid);
 	err = read_proc(path, text, sizeof(text));

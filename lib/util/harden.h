@@ -34,6 +34,11 @@ int ts_harden_lock_memory(void);
  */
 int ts_harden_populate_code(uint64_t *ret_bytes);
 
+/* Bring in what malloc() has of the heap, also what is free in it: memory
+ * that is set aside must be there when there is none. 0 or -errno.
+ */
+int ts_harden_touch_heap(void);
+
 /* Touch the part of the calling thread's stack that serving may come to use
  * (64 KiB below here; the stack must be that deep). Once a thread.
  */
@@ -73,6 +78,7 @@ struct ts_harden_facts {
 	uint64_t locked_bytes;   /* VmLck: the size of locked mappings */
 	uint64_t swapped_bytes;  /* its own pages in swap: must be 0 */
 	uint64_t anon_shm_bytes; /* resident shared memory */
+	uint64_t file_bytes;     /* resident pages of files */
 	int oom_score_adj;
 	unsigned threads;
 	unsigned threads_flusher;  /* threads with PF_MEMALLOC_NOIO */

@@ -69,6 +69,14 @@ const uint8_t *ts_content_pages(const struct ts_content *content,
 	return content->pages + index % content->n_pages * TS_PAGE_BYTES;
 }
 
+void ts_content_make(const struct ts_content *content, uint64_t slot,
+		     uint64_t n, uint64_t index, uint8_t *ret_data)
+{
+	memcpy(ret_data, ts_content_pages(content, index), n * TS_PAGE_BYTES);
+	for (; content->unique && n; n--, slot++, ret_data += TS_PAGE_BYTES)
+		memcpy(ret_data, &slot, sizeof(slot));
+}
+
 void ts_content_wrote(struct ts_content *content, uint64_t slot, uint64_t n,
 		      uint64_t index)
 {
@@ -85,16 +93,16 @@ void ts_content_dropped(struct ts_content *content, uint64_t slot, uint64_t n)
 uint64_t ts_content_wrong(const struct ts_content *content, uint64_t slot,
 			  uint64_t n, const uint8_t *data)
 {
-	static const uint8_t zero[TS_PAGE_BYTES];
+	uint8_t want[TS_PAGE_BYTES];
 	uint64_t wrong = 0;
 
 	for (uint64_t i = 0; i < n; i++) {
 		uint32_t index = content->slot[slot + i];
-		const uint8_t *want =
-			index == TS_SLOT_EMPTY
-				? zero
-				: ts_content_pages(content, index);
 
+		if (index == TS_SLOT_EMPTY)
+			memset(want, 0, sizeof(want));
+		else
+			ts_content_make(content, slot + i, 1, index, want);
 		wrong += memcmp(want, data + i * TS_PAGE_BYTES,
 				TS_PAGE_BYTES) != 0;
 	}

@@ -2,12 +2,14 @@
 /* content.h - the pages a benchmark writes, and which one each slot holds
  *
  * The page file is kept in memory whole, so that no run measures the disk.
- * A device larger than the file gets the same pages again; nothing here or in
- * the servers measured looks for duplicates.
+ * A device larger than the file gets the same pages again. With `unique` set,
+ * every page begins with its slot's number, so that no two are equal, and
+ * compresses as before.
  *
  * Requests write consecutive pages of the file straight out of this memory:
  * ts_content_pages() gives a pointer to @n of them from any index on, wrapping
- * at the end of the file, for n up to TS_CONTENT_MAX_PAGES.
+ * at the end of the file, for n up to TS_CONTENT_MAX_PAGES. Unique ones are
+ * made in the request's own memory by ts_content_make().
  *
  * Threads  slots are independent of each other; two threads must not handle
  *          the same slot at a time.
@@ -27,6 +29,7 @@ struct ts_content {
 	uint64_t n_pages;
 	uint32_t *slot; /* page index held, or TS_SLOT_EMPTY */
 	uint64_t n_slots;
+	bool unique;
 };
 
 #define TS_SLOT_EMPTY UINT32_MAX /* reads as zero */
@@ -39,6 +42,10 @@ void ts_content_init(struct ts_content *content, const char *file,
 
 const uint8_t *ts_content_pages(const struct ts_content *content,
 				uint64_t index);
+
+/* Make @n pages from @index on as the slots from @slot on are to hold them. */
+void ts_content_make(const struct ts_content *content, uint64_t slot,
+		     uint64_t n, uint64_t index, uint8_t *ret_data);
 
 /* Note that @n slots from @slot on hold the pages from @index on, or nothing.
  */

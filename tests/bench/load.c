@@ -238,6 +238,21 @@ static int completed(void *opaque, int *error)
 	return 1;
 }
 
+/* What a write sends: pages of the file as they lie there, or made unique in
+ * the request's own memory.
+ */
+static const uint8_t *written(struct request *request, uint64_t slot,
+			      uint64_t pages, uint64_t index)
+{
+	struct ts_content *content = &request->connection->run->load->content;
+
+	ts_content_wrote(content, slot, pages, index);
+	if (!content->unique)
+		return ts_content_pages(content, index);
+	ts_content_make(content, slot, pages, index, request->buffer);
+	return request->buffer;
+}
+
 static void issue(struct connection *c, struct request *request, uint64_t unit)
 {
 	struct run *run = c->run;
@@ -263,10 +278,9 @@ static void issue(struct connection *c, struct request *request, uint64_t unit)
 	case TS_OP_WRITE:
 		index = workload->sequential ? slot + run->shift_pages
 					     : next_random(&c->random) >> 16;
-		ts_content_wrote(content, slot, pages, index);
-		cookie =
-			nbd_aio_pwrite(c->nbd, ts_content_pages(content, index),
-				       bytes, at, done, 0);
+		cookie = nbd_aio_pwrite(c->nbd,
+					written(request, slot, pages, index),
+					bytes, at, done, 0);
 		break;
 	case TS_OP_TRIM:
 		ts_content_dropped(content, slot, pages);

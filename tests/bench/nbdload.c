@@ -2,14 +2,16 @@
 /* nbdload.c - load an NBD server with real pages and measure it
  *
  * nbdload --socket PATH --pages FILE [--size BYTES] [--connections N]
- *         [--depth N] [--server-pid PID] [--verify] [--seed N] PHASE...
+ *         [--depth N] [--server-pid PID] [--verify] [--unique] [--seed N]
+ *         PHASE...
  *
  * Phases (load.h) run one after the other on the same connections and are
  * printed as JSON lines when done: throughput in MB/s (10^6), latencies in
  * microseconds by kind of request, and with --server-pid the CPU time the
  * server spent for each page and its resident memory, as it is and at its
  * peak. What every slot holds is known; `check` reads all and compares, and
- * --verify compares whatever is read. Exit status 1 if a page was wrong.
+ * --verify compares whatever is read. With --unique no two pages are equal.
+ * Exit status 1 if a page was wrong.
  */
 #include "load.h"
 #include "serverstat.h"
@@ -101,6 +103,7 @@ static const struct option options[] = {
 	{"server-pid", required_argument, NULL, 'P'},
 	{"seed", required_argument, NULL, 'S'},
 	{"verify", no_argument, NULL, 'v'},
+	{"unique", no_argument, NULL, 'u'},
 	{0},
 };
 
@@ -111,6 +114,7 @@ int main(int argc, char **argv)
 	struct ts_serverstat before = {0}, after = {0};
 	const char *pages = NULL;
 	uint64_t size_bytes = 0, wrong = 0;
+	bool unique = false;
 	pid_t pid = 0;
 	int c;
 
@@ -140,6 +144,9 @@ int main(int argc, char **argv)
 		case 'v':
 			load.verify = true;
 			break;
+		case 'u':
+			unique = true;
+			break;
 		default:
 			return 2;
 		}
@@ -154,6 +161,7 @@ int main(int argc, char **argv)
 	for (int i = optind; i < argc; i++)
 		ts_phase_parse(&phases[i - optind], argv[i]);
 	ts_content_init(&load.content, pages, size_bytes / TS_PAGE_BYTES);
+	load.content.unique = unique;
 	ts_load_open(&load);
 	for (int i = 0; i < argc - optind; i++) {
 		read_server(pid, &before);

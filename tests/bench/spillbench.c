@@ -2,19 +2,35 @@
 /* spillbench.c - what the spill tier writes and reads, without a server
  *
  *	spillbench --file PATH --spill SIZE --ram SIZE [--pages FILE]
- *		   fill|drain|read|overwrite|working-set
+ *		   [--full PERCENT] [--hot PERCENT]
+ *		   fill|drain|read|overwrite|working-set|ram-only
  *
  * One store, one JSON line. Without --pages the pages are random bytes, which
  * do not compress: then the file is what limits.
  *
  * fill         write 70 % of the file's size; bytes that reached the file by
- *              the second, and how many for each byte of a page displaced
+ *              the second, how many for each byte of a page displaced, and
+ *              which share of the processor time the spill tier's threads took
  * drain        70 % of the file's size is in memory (RAM must hold it) and is
  *              sent to the file: no compression, so this is what the spiller,
  *              its cipher and the file can do
  * read         after that, 4 KiB from random slots that are in the file
- * overwrite    80 % of the file's size is stored; random slots are written
- *              again, three times as many as there are
+ * overwrite    --full (80) percent of the file's size is stored; random slots
+ *              are written again, three times as many as there are, with --hot
+ *              nine of ten in that many percent of the slots
+ *
+ *		amplification   bytes to the file for each byte of a page
+ *				displaced, as stored
+ *		for_uniform     that of any file written in sequence that cleans
+ *				its emptiest segment, at this share of live
+ *				bytes, when no page is likelier to be overwritten
+ *				than another
+ *		per_overwritten the same bytes, for each byte of a page
+ *				overwritten, as stored
+ *		per_4096        the same, for each 4096 bytes displaced
+ *
+ * ram-only     the RAM's half is written and read at random, for instruction
+ *              counts; with --spill 0 there is no file
  * working-set  four times the RAM is stored; a set of slots that takes half of
  *              the RAM is read and written at random: how many reads the file
  *              had to serve
@@ -29,6 +45,7 @@
 #include <getopt.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +64,7 @@ static struct ts_params params;
 static struct ts_store *store;
 static const uint8_t *pages;
 static uint64_t n_pages, n_slots;
+static unsigned percent_full = 80, percent_hot;
 static struct rng rng = { 1 };
 
 __attribute__((format(printf, 1, 2), noreturn)) static void
@@ -147,8 +165,10 @@ static double fill(void)
 	for (unsigned i = 0; i < WRITERS; i++)
 		pthread_join(id[i], NULL);
 	/* What is in flight belongs to it. */
-	ts_lock(&store->spiller.busy);
-	ts_unlock(&store->spiller.busy);
+	if (params.spill_path) {
+		ts_lock(&store->spiller.busy);
+		ts_unlock(&store->spiller.busy);
+	}
 	return (double)(ts_now_ns() - start) / 1e9;
 }
 
@@ -161,54 +181,82 @@ static double displaced(const struct ts_counters *a, const struct ts_counters *b
 	       (mean + TS_RECORD_EXTRA);
 }
 
-static void report_fill(void)
-{
-	struct ts_counters before = counters(), now;
-	double s = fill();
-
-	now = counters();
-	printf("{\"seconds\": %.3f, \"stored_mb_s\": %.1f, \"written_mb_s\": %.1f, \"amplification\": %.3f}\n",
-	       s, (double)(n_slots * PAGE) / s / 1e6,
-	       (double)now.spill_written_bytes / s / 1e6,
-	       (double)now.spill_written_bytes / displaced(&before, &now));
-}
-
-/* What the spiller has run, and waited for a processor, in seconds. */
+/* What the threads of the spill tier have run, in seconds; and how long the
+ * spiller has waited for a processor.
+ */
 struct sched {
-	double ran, waited;
+	double ran, spiller_ran, spiller_waited;
 };
 
-static struct sched spiller_sched(void)
+/* Read a line or two numbers of a thread. */
+static bool read_line(const char *task, const char *name, char *ret_line,
+		      int bytes)
 {
-	unsigned long long ran, waited;
-	char path[64], name[32] = "";
+	char path[96];
+	FILE *f;
+	bool ok;
+
+	snprintf(path, sizeof(path), "%s/%s", task, name);
+	f = fopen(path, "re");
+	ok = f && fgets(ret_line, bytes, f);
+	if (f)
+		fclose(f);
+	return ok;
+}
+
+static struct sched spill_sched(void)
+{
+	struct sched sched = { 0 };
 	glob_t found;
 
 	if (glob("/proc/self/task/*", 0, NULL, &found))
 		die("no /proc");
 	for (size_t i = 0; i < found.gl_pathc; i++) {
-		FILE *f;
+		char name[32], line[96];
+		unsigned long long ran, waited;
+		bool spiller;
 
-		snprintf(path, sizeof(path), "%s/comm", found.gl_pathv[i]);
-		f = fopen(path, "re");
-		if (!f || !fgets(name, sizeof(name), f) ||
-		    strcmp(name, "ts-spiller\n")) {
-			if (f)
-				fclose(f);
+		if (!read_line(found.gl_pathv[i], "comm", name, sizeof(name)))
 			continue;
+		spiller = !strcmp(name, "ts-spiller\n");
+		if (!spiller && strcmp(name, "ts-sealer\n"))
+			continue;
+		if (!read_line(found.gl_pathv[i], "schedstat", line,
+			       sizeof(line)) ||
+		    sscanf(line, "%llu %llu", &ran, &waited) != 2)
+			die("%s/schedstat cannot be read", found.gl_pathv[i]);
+		sched.ran += (double)ran / 1e9;
+		if (spiller) {
+			sched.spiller_ran = (double)ran / 1e9;
+			sched.spiller_waited = (double)waited / 1e9;
 		}
-		fclose(f);
-		snprintf(path, sizeof(path), "%s/schedstat",
-			 found.gl_pathv[i]);
-		f = fopen(path, "re");
-		if (!f || fscanf(f, "%llu %llu", &ran, &waited) != 2)
-			die("%s cannot be read", path);
-		fclose(f);
-		globfree(&found);
-		return (struct sched){ (double)ran / 1e9,
-				       (double)waited / 1e9 };
 	}
-	die("there is no spiller");
+	globfree(&found);
+	return sched;
+}
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void report_fill(void)
+{
+	struct ts_counters before = counters(), now;
+	double cpu = cpu_seconds(), spill = spill_sched().ran;
+	double s = fill();
+
+	cpu = cpu_seconds() - cpu;
+	spill = spill_sched().ran - spill;
+	now = counters();
+	printf("{\"seconds\": %.3f, \"stored_mb_s\": %.1f, \"written_mb_s\": %.1f, \"amplification\": %.3f, \"spill_share_of_cpu\": %.3f}\n",
+	       s, (double)(n_slots * PAGE) / s / 1e6,
+	       (double)now.spill_written_bytes / s / 1e6,
+	       (double)now.spill_written_bytes / displaced(&before, &now),
+	       spill / cpu);
 }
 
 static void report_drain(void)
@@ -219,7 +267,7 @@ static void report_drain(void)
 	double s;
 
 	fill();
-	was = spiller_sched();
+	was = spill_sched();
 	start = ts_now_ns();
 	ts_store_relaxed(&store->spiller.tier.closed, true);
 	do {
@@ -228,10 +276,11 @@ static void report_drain(void)
 		now = counters();
 	} while (now.ram_slots + now.raw_slots);
 	s = (double)(ts_now_ns() - start) / 1e9;
-	is = spiller_sched();
+	is = spill_sched();
 	printf("{\"seconds\": %.3f, \"written_mb_s\": %.1f, \"cpu_share\": %.3f, \"waited_for_cpu_share\": %.3f, \"mb_per_cpu_s\": %.1f}\n",
 	       s, (double)now.spill_written_bytes / s / 1e6,
-	       (is.ran - was.ran) / s, (is.waited - was.waited) / s,
+	       (is.spiller_ran - was.spiller_ran) / s,
+	       (is.spiller_waited - was.spiller_waited) / s,
 	       (double)now.spill_written_bytes / (is.ran - was.ran) / 1e6);
 }
 
@@ -269,29 +318,77 @@ static void report_read(void)
 	       (double)ts_hist_percentile(&hist, 0.99) / 1e3);
 }
 
+/* A slot to be overwritten; the hot ones are scattered. */
+static uint64_t any_slot(void)
+{
+	uint64_t n = n_slots;
+
+	if (!percent_hot || rng_below(&rng, 10) == 0)
+		return rng_below(&rng, n);
+	/* Odd, and no divisor of what these sizes can be. */
+	return rng_below(&rng, n * percent_hot / 100) * 1000003 % n;
+}
+
+/* Live share f of the emptiest segment, and what cleaning it costs: Desnoyers,
+ * "Analytic modeling of SSD write performance" (2012), has u = (f - 1) / ln f
+ * for a share u of all.
+ */
+static double for_uniform(double u)
+{
+	double low = 1e-9, high = 1 - 1e-9;
+
+	for (unsigned i = 0; i < 60; i++) {
+		double f = (low + high) / 2;
+
+		if ((f - 1) / log(f) < u)
+			low = f;
+		else
+			high = f;
+	}
+	return 1 / (1 - low);
+}
+
 static void report_overwrite(void)
 {
 	struct ts_counters before, now;
-	double s;
+	double s, written, share, mean;
 
 	/* Twice, so that what follows is steady. */
 	fill();
 	for (uint64_t i = 0; i < 2 * n_slots; i++)
-		put(rng_below(&rng, n_slots), 1, rng_next(&rng));
+		put(any_slot(), 1, rng_next(&rng));
 	before = counters();
 	s = (double)ts_now_ns() / 1e9;
 	for (uint64_t i = 0; i < 3 * n_slots; i++)
-		put(rng_below(&rng, n_slots), 1, rng_next(&rng));
+		put(any_slot(), 1, rng_next(&rng));
 	s = (double)ts_now_ns() / 1e9 - s;
 	now = counters();
-	printf("{\"amplification\": %.3f, \"spill_live_share\": %.3f, \"stored_mb_s\": %.1f, \"cleaned_pages\": %" PRIu64
-	       ", \"spilled_pages\": %" PRIu64 "}\n",
-	       (double)(now.spill_written_bytes - before.spill_written_bytes) /
-		       displaced(&before, &now),
-	       (double)now.spill_bytes / (double)now.spill_size_bytes,
-	       (double)(3 * n_slots * PAGE) / s / 1e6,
-	       now.cleaned_pages - before.cleaned_pages,
-	       now.spilled_pages - before.spilled_pages);
+	written = (double)(now.spill_written_bytes - before.spill_written_bytes);
+	share = (double)now.spill_bytes / (double)now.spill_size_bytes;
+	mean = (double)(now.spill_bytes + now.stored_bytes) / (double)n_slots;
+	printf("{\"amplification\": %.3f, \"for_uniform\": %.3f, \"per_overwritten\": %.3f, \"per_4096\": %.3f, \"spill_live_share\": %.3f, \"stored_mb_s\": %.1f}\n",
+	       written / displaced(&before, &now), for_uniform(share),
+	       written / (double)(3 * n_slots) / mean,
+	       written / (double)(now.spilled_pages - before.spilled_pages) /
+		       PAGE,
+	       share, (double)(3 * n_slots * PAGE) / s / 1e6);
+}
+
+/* Half of the memory; what is done is the same in every run. */
+static void report_ram_only(void)
+{
+	uint8_t page[PAGE];
+
+	fill();
+	for (uint64_t i = 0; i < n_slots; i++) {
+		put(rng_below(&rng, n_slots), 1, rng_next(&rng));
+		if (ts_store_read(store, page, PAGE,
+				  rng_below(&rng, n_slots) * PAGE))
+			die("a read failed");
+	}
+	if (counters().spilled_pages)
+		die("something was spilled");
+	printf("{\"pages\": %" PRIu64 "}\n", 3 * n_slots);
 }
 
 /* Some time to get used to the set, then it is counted. */
@@ -352,7 +449,7 @@ static void start(void)
 
 static void run(const char *what)
 {
-	static const struct {
+	const struct {
 		const char *name;
 		void (*report)(void);
 		unsigned percent_of_spill, percent_of_ram;
@@ -360,8 +457,9 @@ static void run(const char *what)
 		{ "fill", report_fill, 70, 0 },
 		{ "drain", report_drain, 70, 0 },
 		{ "read", report_read, 70, 0 },
-		{ "overwrite", report_overwrite, 80, 0 },
+		{ "overwrite", report_overwrite, percent_full, 0 },
 		{ "working-set", report_working_set, 0, 400 },
+		{ "ram-only", report_ram_only, 0, 50 },
 	};
 
 	for (unsigned i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
@@ -383,6 +481,8 @@ int main(int argc, char **argv)
 		{ "spill", required_argument, NULL, 's' },
 		{ "ram", required_argument, NULL, 'r' },
 		{ "pages", required_argument, NULL, 'p' },
+		{ "full", required_argument, NULL, 'u' },
+		{ "hot", required_argument, NULL, 'h' },
 		{ 0 },
 	};
 	int c;
@@ -397,12 +497,19 @@ int main(int argc, char **argv)
 			params.ram_bytes = size_of(optarg);
 		else if (c == 'p')
 			map_pages(optarg);
+		else if (c == 'u')
+			percent_full = (unsigned)atoi(optarg);
+		else if (c == 'h')
+			percent_hot = (unsigned)atoi(optarg);
 		else
 			return 2;
 	}
-	if (!params.spill_path || !params.spill_bytes || !params.ram_bytes ||
-	    optind + 1 != argc)
+	if (!params.spill_path || !params.ram_bytes || optind + 1 != argc)
 		die("usage: see the head of spillbench.c");
+	if (!params.spill_bytes) {
+		free(params.spill_path);
+		params.spill_path = NULL;
+	}
 	if (!pages)
 		random_pages();
 	start();

@@ -4,5 +4,6 @@
 
 int main(int argc, char **argv)
 {
+	argv[0] = (char[]){"check"};
 	return ts_cmd_check(argc, argv, false);
 }

@@ -142,8 +142,9 @@ def range_of(tree, key):
     for wrong in ("1", "-99", "maybe"):
         # A path is taken literally, and a file made there.
         with tempfile.TemporaryDirectory() as scratch:
-            told = run("nbdkit", "--unix", "-", plugin, "size=1M",
-                       f"{key}={wrong}", "--run", "true", cwd=scratch).stderr
+            told = run("nbdkit", "--unix", os.path.join(scratch, "s"), plugin,
+                       "size=1M", f"{key}={wrong}", "--run", "true",
+                       cwd=scratch).stderr
         match = re.search(r"(?:allowed are|from) (\S.*?) to (\S.*)$", told,
                           re.M)
         if match:

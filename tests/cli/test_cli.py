@@ -17,8 +17,8 @@ import threading
 
 BUILD = sys.argv[1]
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
-COMMANDS = ["attach", "check", "detach", "estimate", "metrics", "stats",
-            "status", "top", "tune", "version"]
+COMMANDS = ["attach", "check", "detach", "estimate", "fsck", "metrics",
+            "stats", "status", "top", "tune", "upgrade", "version"]
 failed = 0
 
 
@@ -125,6 +125,8 @@ def check_status(name, change):
 def nothing_kept(status):
     status["state"] = "failed"
     status["kept_memory"] = status["server_pid"] = status["probe"] = None
+    status["settings"] = status["spill"] = None
+    status["warnings"] = []
     status["device"].update(path="/dev/loop3", attached_by="fuse",
                             limits="for memory cgroups only")
     status["successors"].update(taken_over=0, last_seconds=None,

@@ -90,6 +90,7 @@ def stored_by_a_store(tmp, path):
     stats, sock = os.path.join(tmp, "stats"), os.path.join(tmp, "sock")
     server = subprocess.Popen(["nbdkit", "--foreground", "-U", sock, PLUGIN,
                                "size=256M", "ram=128M", "dictionary=false",
+                               "write-behind=0",
                                f"stats={stats}"])
     try:
         while not os.path.exists(sock) and server.poll() is None:

@@ -126,6 +126,92 @@ def over_unix(tmp, stats):
             conn.close()
 
 
+def curl_over_unix(tmp, stats):
+    if not shutil.which("curl"):
+        print("skipped in part: no curl")
+        return
+    path = os.path.join(tmp, "for-curl")
+    with Exporter("--listen", f"unix:{path}", "--file", stats):
+        wait_for_file(path)
+        out = subprocess.run(
+            ["curl", "-sf", "--retry", "40", "--retry-connrefused",
+             "--retry-delay", "1", "--max-time", "60", "--unix-socket", path,
+             "http://localhost/metrics"],
+            capture_output=True, text=True)
+        check("curl over a unix socket", out.returncode == 0 and
+              "thinswap_slots{" in out.stdout, out)
+
+
+def wait_for_file(path):
+    end = time.monotonic() + 20
+    while not os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def by_prometheus(tmp, stats):
+    """Prometheus itself scrapes, and asks for OpenMetrics when it does."""
+    if not shutil.which("prometheus"):
+        print("skipped in part: no prometheus")
+        return
+    port, own = free_port(), free_port()
+    config = os.path.join(tmp, "prometheus.yml")
+    with open(config, "w") as file:
+        file.write("global: {scrape_interval: 1s}\n"
+                   "scrape_configs:\n"
+                   "- job_name: thinswap\n"
+                   f"  static_configs: [targets: ['127.0.0.1:{port}']]\n")
+
+    def ask(what):
+        return json.loads(get(own, f"/api/v1/{what}")[2] or
+                          '{"data": {}}')["data"]
+
+    with Exporter("--listen", f"127.0.0.1:{port}", "--file", stats):
+        it = subprocess.Popen(
+            ["prometheus", f"--config.file={config}",
+             f"--storage.tsdb.path={tmp}/tsdb",
+             f"--web.listen-address=127.0.0.1:{own}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            end = time.monotonic() + 60
+            while not (targets := ask("targets").get("activeTargets")) or \
+                    targets[0]["health"] == "unknown":
+                assert time.monotonic() < end and it.poll() is None
+                time.sleep(0.1)
+            check("Prometheus scrapes it", targets[0]["health"] == "up" and
+                  targets[0]["lastError"] == "", targets)
+            found = ask("query?query=thinswap_up")["result"]
+            check("and finds it up", found and found[0]["value"][1] == "1",
+                  found)
+            meta = ask("metadata?metric=thinswap_written_pages")
+            check("as OpenMetrics: a counter without _total in its name",
+                  meta.get("thinswap_written_pages", [{}])[0].get("type") ==
+                  "counter", meta)
+        finally:
+            it.terminate()
+            it.wait(30)
+
+
+def by_textfile(tmp, stats):
+    """What the manual page has node_exporter's textfile collector read."""
+    page = os.path.join(os.path.dirname(sys.argv[2]), "..", "man",
+                        "thinswap-stats.7.pod.in")
+    with open(page) as file:
+        recipe = re.search(r"(?m)^ thinswap stats .*> (\S+)/thinswap.tmp "
+                           r"&&\n mv .*$", file.read())
+    script = recipe[0].replace(recipe[1], tmp).replace(
+        "thinswap stats", f"{THINSWAP} stats --file {stats}")
+    subprocess.run(["sh", "-c", script], check=True, timeout=30)
+    with open(os.path.join(tmp, "thinswap.prom")) as file:
+        text = file.read()
+    check("the textfile recipe works", "\nthinswap_up 1\n" in text and
+          not os.path.exists(os.path.join(tmp, "thinswap.tmp")), recipe[0])
+    if shutil.which("promtool"):
+        done = subprocess.run(["promtool", "check", "metrics"], input=text,
+                              capture_output=True, text=True, timeout=60)
+        check("promtool finds nothing", done.returncode == 0 and
+              not done.stderr, done)
+
+
 def by_systemd(stats):
     if not shutil.which("systemd-socket-activate"):
         print("skipped in part: no systemd-socket-activate")
@@ -217,6 +303,9 @@ def main():
                 time.sleep(0.02)
             over_tcp(stats)
             over_unix(tmp, stats)
+            curl_over_unix(tmp, stats)
+            by_prometheus(tmp, stats)
+            by_textfile(tmp, stats)
             by_systemd(stats)
             without_server()
             check_units(tmp)

@@ -8,6 +8,7 @@ Usage: test_top.py BUILD
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,18 @@ class Terminal:
             time.sleep(0.05)
         return True, screen
 
+    def wait_line(self, start, is_right):
+        """The same for the line that begins so."""
+        end = time.monotonic() + 20
+        while True:
+            screen = self.screen()
+            if any(line.startswith(start) and is_right(line)
+                   for line in screen.splitlines()):
+                return True, screen
+            if time.monotonic() > end:
+                return False, screen
+            time.sleep(0.05)
+
     def see(self, what, *texts):
         check(what, *self.wait(*texts))
 
@@ -65,12 +78,30 @@ class Terminal:
         return True
 
 
-def watch(tmp, stats):
+def write(data, sock):
+    subprocess.run(["qemu-io", "-f", "raw", "-c",
+                    f"write -q -s {data} 0 {3300 * 4096}",
+                    f"nbd+unix:///?socket={sock}"], check=True, timeout=60)
+
+
+def watch(tmp, server, stats, data, sock):
     terminal = Terminal(tmp, f"{THINSWAP} top --seconds 0.2 --file {stats}")
     try:
-        terminal.see("first page", "device", "memory", "[#", "spill",
-                     "zero 300", "raw 300", "health", "good", "latency",
-                     "p99.9", "decompress")
+        terminal.see("first page", "device", "memory", "[#", "zero 300",
+                     "raw ", "health", "good", "latency", "p99.9",
+                     "decompress", "pages a second", "unspill")
+        check("a bar for the spill file", *terminal.wait_line(
+            "spill ", lambda line: "[#" in line and "MiB of 31 MiB" in line))
+        write(data, sock)
+        check("the history of writes", *terminal.wait_line(
+            "  write ", lambda line: "█" in line))
+        server.send_signal(signal.SIGSTOP)
+        check("the health line while the server is stopped",
+              *terminal.wait_line("health", lambda line: "server-stopped" in
+                                  line))
+        server.send_signal(signal.SIGCONT)
+        check("and after it", *terminal.wait_line(
+            "health", lambda line: line.split() == ["health", "good"]))
         terminal.run("send-keys", "-t", "top", "c")
         terminal.see("size classes", "fragmentation", "4096", "filled")
         terminal.run("send-keys", "-t", "top", "c")
@@ -100,7 +131,7 @@ def without_terminal(stats):
     done.terminate()
     done.wait(30)
     check("plain lines without a terminal", "read/s" in lines[0] and
-          lines[1].split()[0] == lines[2].split()[0] == "600" and
+          lines[1].split()[0] == lines[2].split()[0] == "3300" and
           not any("\x1b" in line for line in lines), lines)
 
 
@@ -115,20 +146,19 @@ def main():
         data = os.path.join(tmp, "data")
         with open(data, "wb") as file:
             file.write(bytes(300 * 4096))
-            file.write(random.Random(1).randbytes(300 * 4096))
+            file.write(random.Random(1).randbytes(3000 * 4096))
         server = subprocess.Popen(["nbdkit", "--foreground", "-U", sock,
-                                   PLUGIN, "size=64M", "ram=16M",
+                                   PLUGIN, "size=64M", "ram=8M",
+                                   f"spill={tmp}/spill", "spill-size=32M",
                                    "dictionary=false", f"stats={stats}"])
         try:
             while not os.path.exists(sock) and server.poll() is None:
                 time.sleep(0.02)
-            subprocess.run(["qemu-io", "-f", "raw", "-c",
-                            f"write -q -s {data} 0 {600 * 4096}",
-                            f"nbd+unix:///?socket={sock}"], check=True,
-                           timeout=60)
-            watch(tmp, stats)
+            write(data, sock)
+            watch(tmp, server, stats, data, sock)
             without_terminal(stats)
         finally:
+            server.send_signal(signal.SIGCONT)
             server.terminate()
             server.wait(30)
     sys.exit(1 if failed else 0)

@@ -19,27 +19,38 @@ void rig_die(const char *fmt, ...)
 	exit(EXIT_FAILURE);
 }
 
-struct ts_store *rig_new(uint64_t size_bytes, uint64_t ram_bytes)
+struct ts_store *rig_make(struct ts_params *params)
 {
-	struct ts_params params;
 	struct ts_store *store;
 	char why[256];
 	int err;
 
-	ts_params_init(&params);
-	params.size_bytes = size_bytes;
-	params.ram_bytes = ram_bytes;
-	if (ts_params_finish(&params, why, sizeof(why)))
+	if (ts_params_finish(params, why, sizeof(why)))
 		rig_die("parameters refused: %s", why);
-	err = ts_store_new(&params, &store, why, sizeof(why));
+	err = ts_store_new(params, &store, why, sizeof(why));
 	if (err)
 		rig_die("no store: %s", why);
 	return store;
 }
 
+struct ts_store *rig_new(uint64_t size_bytes, uint64_t ram_bytes)
+{
+	struct ts_params params;
+
+	ts_params_init(&params);
+	params.size_bytes = size_bytes;
+	params.ram_bytes = ram_bytes;
+	params.write_behind_bytes = 0;
+	return rig_make(&params);
+}
+
 struct ts_store *rig_start(uint64_t size_bytes, uint64_t ram_bytes)
 {
-	struct ts_store *store = rig_new(size_bytes, ram_bytes);
+	return rig_started(rig_new(size_bytes, ram_bytes));
+}
+
+struct ts_store *rig_started(struct ts_store *store)
+{
 	int err = ts_store_start(store);
 
 	if (err)
@@ -66,13 +77,13 @@ void rig_check_empty(struct ts_store *store)
 
 	rig_check(store);
 	ts_store_counters(store, &c);
-	if (c.zero_slots || c.fill_slots || c.ram_slots || c.raw_slots ||
-	    c.stored_bytes || c.clusters)
+	if (c.zero_slots || c.fill_slots || c.staged_slots || c.ram_slots ||
+	    c.raw_slots || c.stored_bytes || c.clusters)
 		rig_die("an empty store holds %" PRIu64 " zero, %" PRIu64
-			" fill, %" PRIu64 " ram, %" PRIu64
+			" fill, %" PRIu64 " staged, %" PRIu64 " ram, %" PRIu64
 			" raw slots, %" PRIu64 " bytes, %" PRIu64 " clusters",
-			c.zero_slots, c.fill_slots, c.ram_slots, c.raw_slots,
-			c.stored_bytes, c.clusters);
+			c.zero_slots, c.fill_slots, c.staged_slots, c.ram_slots,
+			c.raw_slots, c.stored_bytes, c.clusters);
 }
 
 bool rig_is_instrumented(void)

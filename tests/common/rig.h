@@ -18,9 +18,15 @@
 __attribute__((format(printf, 1, 2), noreturn)) void rig_die(const char *fmt,
 							     ...);
 
-/* A store that is ready for requests, or before ts_store_start(). */
+/* A store that is ready for requests, or before ts_store_start(). Without
+ * write-behind: a page is at once where it is going to be.
+ */
 struct ts_store *rig_start(uint64_t size_bytes, uint64_t ram_bytes);
 struct ts_store *rig_new(uint64_t size_bytes, uint64_t ram_bytes);
+
+/* The same in two steps, for parameters of the test's own. */
+struct ts_store *rig_make(struct ts_params *params);
+struct ts_store *rig_started(struct ts_store *store);
 
 /* At a quiet moment: everything must agree, and stay within the budget. */
 void rig_check(struct ts_store *store);

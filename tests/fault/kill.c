@@ -3,242 +3,170 @@
  *
  * kill [--kills N] [--seed N] [--spill]
  *
- * A child serves a kept store and changes it from several threads; a journal
- * in shared memory says what was tried and what was acknowledged. The parent
- * kills it after a random while, and the next child takes the memory over:
- * each slot must then hold what was acknowledged last, or something later that
- * was on its way. The store's own walk must find nothing wrong. One child in
- * four is killed while it is still taking over.
+ * A child serves a kept store: two threads change it, a third one compacts,
+ * gives memory back and changes dictionaries, and with --spill so little memory
+ * is for pages that they spill, come back and are cleaned all the time. The
+ * parent kills it after a random while, one in three while it is still taking
+ * over, and the next child finds all that was acknowledged; see keeping.h.
+ *
+ * What the killed were doing last is counted by the points that they passed.
  */
-#include "tests/common/model.h"
-#include "store.h"
+#include "tests/fault/keeping.h"
+#include "compact.h"
 #include "util/atomic.h"
 #include "util/lock.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#define SLOTS	  6144u
-#define THREADS	  4u
-#define RUN_MAX	  48u
-#define RAM_BYTES (12ull << 20)
-/* Every so many generations a slot is discarded instead of written. */
-#define DISCARD_EVERY 7u
+#define THREADS	  2u
+#define RUN_NS	  10000000u
+#define EARLY_NS  8000000u
+#define AREAS_MAX 32u
 
-struct journal {
-	uint32_t tried[SLOTS], acked[SLOTS];
-	uint32_t ready; /* the child has taken over and checked */
-	uint32_t failed;
-	uint64_t verified, operations;
-};
-
-static struct journal *journal;
-static char keep_path[256], spill_path[256];
 static bool with_spill;
-
-static bool is_discard(uint32_t generation)
-{
-	return generation % DISCARD_EVERY == 0;
-}
-
-/* A page that says whose it is; some compress, some hardly, some not. */
-static void make_page(uint8_t *page, uint32_t slot, uint32_t generation)
-{
-	uint64_t x = slot * 0x9e3779b97f4a7c15ull + generation;
-	unsigned kind = (slot / 8 + generation) % 5;
-	uint64_t *w = (uint64_t *)page;
-
-	for (unsigned i = 0; i < 512; i++) {
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
-		w[i] = kind == 0 ? x : i % (2u << kind) ? i & 3 : x;
-	}
-	w[0] = slot;
-	w[511] = generation;
-	if (kind == 4 && slot % 16 == 0)
-		for (unsigned i = 0; i < 512; i++)
-			w[i] = (uint64_t)generation << 32 | slot;
-}
-
-static bool holds(const uint8_t *page, uint32_t slot, uint32_t generation)
-{
-	static const uint8_t zeroes[4096];
-	uint8_t want[4096] __attribute__((aligned(8)));
-
-	if (is_discard(generation))
-		return !memcmp(page, zeroes, sizeof(zeroes));
-	make_page(want, slot, generation);
-	return !memcmp(page, want, sizeof(want));
-}
-
-static void verify(struct ts_store *store)
-{
-	uint8_t page[4096] __attribute__((aligned(8)));
-	char err[256];
-
-	if (ts_store_check(store, err, sizeof(err))) {
-		fprintf(stderr, "after taking over: %s\n", err);
-		journal->failed = 1;
-	}
-	for (uint32_t slot = 0; slot < SLOTS; slot++) {
-		uint32_t g = journal->acked[slot];
-		int ret = ts_store_read(store, page, 4096, slot * 4096ull);
-		bool found = false;
-
-		for (; !ret && g <= journal->tried[slot] && !found; g++)
-			found = holds(page, slot, g);
-		if (!found) {
-			fprintf(stderr,
-				"slot %u: read %d, acknowledged %u, tried %u, page says slot %" PRIu64
-				" generation %" PRIu64 "\n",
-				slot, ret, journal->acked[slot],
-				journal->tried[slot], *(uint64_t *)page,
-				*(uint64_t *)(page + 4088));
-			journal->failed = 1;
-			return;
-		}
-		/* From here on this is what the slot holds. */
-		journal->acked[slot] = journal->tried[slot] = g - 1;
-	}
-	journal->verified++;
-}
-
-/* Change a run of slots that only this thread changes. */
-static void change(struct ts_store *store, struct rng *rng, uint32_t first,
-		   uint32_t n)
-{
-	static _Thread_local uint8_t pages[RUN_MAX * 4096]
-		__attribute__((aligned(8)));
-	uint32_t most = 0;
-	int ret;
-
-	/* One generation for the run, so that it is one request. */
-	for (uint32_t i = 0; i < n; i++)
-		if (journal->tried[first + i] > most)
-			most = journal->tried[first + i];
-	most++;
-	if (rng_below(rng, 8) == 0)
-		most = (most / DISCARD_EVERY + 1) * DISCARD_EVERY;
-	for (uint32_t i = 0; i < n; i++)
-		ts_store_release(&journal->tried[first + i], most);
-	if (is_discard(most)) {
-		ret = ts_store_discard(store, n * 4096ull, first * 4096ull);
-	} else {
-		for (uint32_t i = 0; i < n; i++)
-			make_page(pages + i * 4096, first + i, most);
-		ret = ts_store_write(store, pages, n * 4096ull,
-				     first * 4096ull);
-	}
-	for (uint32_t i = 0; i < n && !ret; i++)
-		ts_store_release(&journal->acked[first + i], most);
-	if (ret && ret != -ENOSPC)
-		journal->failed = 1;
-	ts_add_relaxed(&journal->operations, 1);
-}
 
 struct worker {
 	struct ts_store *store;
-	unsigned number;
 	uint64_t seed;
+	unsigned number;
 };
 
+/* Change runs of slots that only this thread changes, and read others'. */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
 	struct rng rng = { w->seed + w->number };
-	uint32_t part = SLOTS / THREADS, base = w->number * part;
+	uint32_t part = NEAR_SLOTS / THREADS, base = w->number * part;
+	uint8_t page[4096];
 
 	for (;;) {
 		uint32_t n = (uint32_t)rng_range(&rng, 1, RUN_MAX);
-		uint32_t at = (uint32_t)rng_below(&rng, part - n);
 
-		change(w->store, &rng, base + at, n);
+		switch (rng_below(&rng, 32)) {
+		case 0: /* a whole cluster */
+			keeping_discard(w->store, base, part);
+			break;
+		case 1:
+			if (!w->number)
+				keeping_discard(w->store, NEAR_SLOTS,
+						FAR_SLOTS);
+			break;
+		case 2:
+			if (!w->number)
+				keeping_change(w->store, &rng, NEAR_SLOTS, n);
+			break;
+		default:
+			keeping_change(w->store, &rng,
+				       base + (uint32_t)rng_below(&rng,
+								  part - n),
+				       n);
+			ts_store_read(w->store, page, sizeof(page),
+				      rng_below(&rng, NEAR_SLOTS) * 4096);
+		}
+	}
+	return NULL;
+}
+
+static void *tidy(void *arg)
+{
+	struct ts_store *store = arg;
+	struct ts_blocks *blocks = &store->core.media.blocks;
+
+	for (;;) {
+		ts_compact(&store->core, TS_SLACK_NONE, 4);
+		ts_clusters_reclaim(&store->core.clusters);
+		ts_blocks_shrink(blocks, 2, 4);
+		ts_blocks_refill(blocks, 4);
+		keeping_new_dictionary(store);
+		ts_sleep_ns(300000);
 	}
 	return NULL;
 }
 
 static void serve(uint64_t seed)
 {
+	struct ts_store *store = keeping_open();
 	struct worker worker[THREADS];
-	struct ts_store *store;
-	struct ts_params params;
-	char err[512];
 	pthread_t thread;
 
-	ts_params_init(&params);
-	params.size_bytes = SLOTS * 4096ull;
-	params.ram_bytes = RAM_BYTES;
-	params.keep_path = keep_path;
-	params.spill_path = with_spill ? spill_path : NULL;
-	params.spill_bytes = with_spill ? 40ull << 20 : 0;
-	if (ts_params_finish(&params, err, sizeof(err)) ||
-	    ts_store_new(&params, &store, err, sizeof(err)) ||
-	    ts_store_start(store)) {
-		fprintf(stderr, "cannot serve: %s\n", err);
-		journal->failed = 1;
-		_exit(1);
-	}
-	verify(store);
-	ts_store_release(&journal->ready, 1);
+	store->spiller.tier.low_percent = with_spill ? 5 : 90;
+	store->spiller.tier.high_percent = with_spill ? 10 : 95;
 	for (unsigned i = 0; i < THREADS; i++) {
-		worker[i] = (struct worker){ store, i, seed };
+		worker[i] = (struct worker){ store, seed, i };
 		pthread_create(&thread, NULL, work, &worker[i]);
 	}
-	for (;;)
-		pause();
+	tidy(store);
 }
 
-static void one_life(struct rng *rng)
+static void one_life(struct rng *rng, uint64_t *late)
 {
-	bool early = rng_below(rng, 4) == 0;
-	uint64_t seed = rng_next(rng);
+	bool early = rng_below(rng, 3) == 0;
 	pid_t child;
 
 	journal->ready = 0;
-	child = fork();
-	if (!child)
-		serve(seed);
-	while (!early && !ts_load_acquire(&journal->ready) &&
+	journal->last = 0;
+	child = keeping_fork(serve, rng_next(rng));
+	*late += !early;
+	/* From the first thing that it does on, or from the last that it does
+	 * before requests.
+	 */
+	while (!ts_load_acquire(early ? &journal->last : &journal->ready) &&
 	       !journal->failed)
-		ts_sleep_ns(100000);
-	ts_sleep_ns(rng_below(rng, early ? 3000000 : 30000000));
+		ts_sleep_ns(50000);
+	ts_sleep_ns(rng_below(rng, early ? EARLY_NS : RUN_NS));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 }
 
-/* The last life ends cleanly and leaves nothing behind. */
-static int finish(uint64_t kills)
+/* By what stands before the colon of a point's name. */
+struct areas {
+	unsigned n;
+	struct {
+		char name[24];
+		uint64_t kills;
+	} area[AREAS_MAX];
+};
+
+static void count_area(struct areas *areas)
 {
-	printf("%" PRIu64 " kills, %" PRIu64 " times verified, %" PRIu64
-	       " operations%s\n",
-	       kills, journal->verified, journal->operations,
-	       with_spill ? ", with spill" : "");
-	return journal->failed || journal->verified < kills / 2 ? 1 : 0;
+	uint32_t last = journal->last;
+	char name[24] = "nothing yet";
+	unsigned i = 0;
+
+	if (last)
+		snprintf(name, sizeof(name), "%.*s",
+			 (int)strcspn(keeping_point_name(last - 1), ":"),
+			 keeping_point_name(last - 1));
+	while (i < areas->n && strcmp(areas->area[i].name, name))
+		i++;
+	if (i == areas->n && i < AREAS_MAX)
+		strcpy(areas->area[areas->n++].name, name);
+	if (i < areas->n)
+		areas->area[i].kills++;
 }
 
-static void drop_memory(void)
+/* The last life ends as it should, and leaves nothing. */
+static void last_life(uint64_t seed)
 {
-	FILE *f = fopen(keep_path, "re");
-	int id;
+	(void)seed;
+	keeping_close(keeping_open());
+}
 
-	if (f && fscanf(f, "%d", &id) == 1) {
-		struct ts_shm shm = { .id = id };
-
-		ts_shm_remove(&shm);
-	}
-	if (f)
-		fclose(f);
-	unlink(keep_path);
-	unlink(spill_path);
+static void report(const struct areas *areas, uint64_t kills)
+{
+	printf("%" PRIu64 " kills, %" PRIu64 " times verified, %" PRIu64
+	       " requests%s; the last point passed:\n",
+	       kills, journal->verified, journal->operations,
+	       with_spill ? ", with spill" : "");
+	for (unsigned i = 0; i < areas->n; i++)
+		printf("%8" PRIu64 "  %s\n", areas->area[i].kills,
+		       areas->area[i].name);
 }
 
 int main(int argc, char **argv)
@@ -249,7 +177,8 @@ int main(int argc, char **argv)
 		{ "spill", no_argument, NULL, 'p' },
 		{ 0 },
 	};
-	uint64_t kills = 100, seed = (uint64_t)getpid(), done = 0;
+	uint64_t kills = 100, seed = ts_now_ns(), done = 0, late = 0;
+	struct areas areas = { 0 };
 	struct rng rng;
 	int c;
 
@@ -264,21 +193,19 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	printf("seed %" PRIu64 "\n", seed);
-	fflush(stdout);
 	rng.state = seed;
-	snprintf(keep_path, sizeof(keep_path), "/tmp/ts-kill.%d.keep",
-		 (int)getpid());
-	snprintf(spill_path, sizeof(spill_path), "/tmp/ts-kill.%d.spill",
-		 (int)getpid());
-	journal = mmap(NULL, sizeof(*journal), PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (journal == MAP_FAILED)
-		return 1;
-	while (done < kills && !journal->failed) {
-		one_life(&rng);
-		done++;
+	keeping_begin(with_spill);
+	for (; done < kills && !journal->failed; done++) {
+		one_life(&rng, &late);
+		count_area(&areas);
 	}
-	c = finish(done);
-	drop_memory();
-	return c;
+	waitpid(keeping_fork(last_life, 0), NULL, 0);
+	report(&areas, done);
+	if (journal->verified < late + 1)
+		keeping_wrong("%" PRIu64 " lives should have been verified",
+			      late + 1);
+	if (keeping_leaks())
+		keeping_wrong("a segment is left");
+	keeping_end();
+	return journal->failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -2,7 +2,7 @@
 /* main.c - random operations against a plain array (cases 14, 18, 19, 20, 21)
  *
  *	ts-model exact|shared|lanes [--threads N] [--ops N] [--seed N]
- *		 [--size SIZE] [--ram SIZE] [--expect-full]
+ *		 [--size SIZE] [--ram SIZE] [--write-behind SIZE] [--expect-full]
  *		 [--spill SIZE [--expect-cleaned] [--no-uring] [--plain]]
  *
  * exact   threads work on bytes of their own, and each byte is known
@@ -84,9 +84,10 @@ static void check_end(struct run *run)
 	rig_check_empty(run->store);
 	ts_store_counters(run->store, &c);
 	printf("%" PRIu64 " pages written, %" PRIu64 " read, %" PRIu64
-	       " discarded, %" PRIu64 " refusals, %" PRIu64 " objects moved\n",
+	       " discarded, %" PRIu64 " refusals, %" PRIu64 " objects moved, %" PRIu64
+	       " staged, %" PRIu64 " of them for nothing\n",
 	       c.written_pages, c.read_pages, c.discarded_pages, c.nospace,
-	       c.compacted_objects);
+	       c.compacted_objects, c.staged_pages, c.unstaged_pages);
 	if (c.damaged)
 		rig_die("%" PRIu64 " pages damaged", c.damaged);
 	if (run->spill_bytes)
@@ -97,6 +98,8 @@ static void check_end(struct run *run)
 		       c.spill_read_pages);
 	if (run->spill_bytes && (!c.spilled_pages || !c.spill_read_pages))
 		rig_die("the spill file was to be used");
+	if (run->write_behind_bytes && !c.staged_pages)
+		rig_die("pages were to be staged");
 	if (run->expect_cleaned && !c.cleaned_pages)
 		rig_die("segments were to be cleaned");
 	if (run->expect_full && (!c.nospace || !c.compacted_objects))
@@ -123,6 +126,7 @@ static void parse(struct run *run, int argc, char **argv)
 		{"ram", required_argument, NULL, 'r'},
 		{"expect-full", no_argument, NULL, 'f'},
 		{"expect-cleaned", no_argument, NULL, 'l'},
+		{"write-behind", required_argument, NULL, 'b'},
 		{"spill", required_argument, NULL, 'p'},
 		{"no-uring", no_argument, NULL, 'u'},
 		{"plain", no_argument, NULL, 'c'},
@@ -135,6 +139,8 @@ static void parse(struct run *run, int argc, char **argv)
 			run->expect_full = true;
 		else if (c == 'l')
 			run->expect_cleaned = true;
+		else if (c == 'b')
+			run->write_behind_bytes = number(optarg);
 		else if (c == 'p')
 			run->spill_bytes = number(optarg);
 		else if (c == 'u')
@@ -160,11 +166,18 @@ static void parse(struct run *run, int argc, char **argv)
 
 static void start(struct run *run, struct spill_rig *rig)
 {
+	struct ts_params params;
+
 	if (!run->spill_bytes) {
-		run->store = rig_start(run->size_bytes, run->ram_bytes);
+		ts_params_init(&params);
+		params.size_bytes = run->size_bytes;
+		params.ram_bytes = run->ram_bytes;
+		params.write_behind_bytes = run->write_behind_bytes;
+		run->store = rig_started(rig_make(&params));
 		return;
 	}
 	spill_rig_init(rig, run->size_bytes, run->ram_bytes, run->spill_bytes);
+	rig->params.write_behind_bytes = run->write_behind_bytes;
 	rig->params.use_uring = !run->no_uring;
 	rig->params.encrypt = !run->plain;
 	spill_rig_start(rig);

@@ -15,6 +15,7 @@ struct run {
 	uint64_t seed;
 	uint64_t size_bytes, ram_bytes;
 	uint64_t spill_bytes; /* 0: no spill file */
+	uint64_t write_behind_bytes;
 	bool no_uring, plain;
 	bool expect_full; /* refusals and compaction must have happened */
 	bool expect_cleaned;

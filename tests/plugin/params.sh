@@ -11,8 +11,11 @@ need_no_tsan
 
 # run PARAM... - a captive server that says its size
 run() {
+	# A path of our own: for "-" it makes a directory, which stays when the
+	# start is refused.
+	rm -f "$TMP/captive"
 	# shellcheck disable=SC2016 # nbdkit sets $uri
-	"${NBDKIT[@]}" --unix - "${PLUGIN_WORDS[@]}" "$@" \
+	"${NBDKIT[@]}" --unix "$TMP/captive" "${PLUGIN_WORDS[@]}" "$@" \
 		--run 'LD_PRELOAD= nbdinfo --size "$uri"'
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* churn.c - the same slots over and over while they are on their way
  *
- *	ts-spill-churn evict|pingpong|full|worn-fail|worn-wait
+ *	ts-spill-churn evict|pingpong|full|holes|back|worn-fail|worn-wait
  *
  * evict     case 19: writes of segments are 10 ms late; the same 1,000 slots
  *           are overwritten, trimmed and rewritten; always the newest
@@ -11,6 +11,9 @@
  *           hardly more than 4 KiB
  * full      both tiers full: ENOSPC without work for each refusal, all stays
  *           readable, and a trim lets writes go on
+ * holes     both tiers full, but a fifteenth of each segment dead: room
+ * back      case 20: pages read again come back to memory by the bytes that they
+ *           were stored as; nothing is compressed, and nothing changes
  * worn-*    a write budget that is spent: writes fail, or wait until it
  *           allows more
  */
@@ -161,16 +164,25 @@ static void pingpong(void)
 		rig_die("a raw page costs more than 4 KiB and 5 %%");
 }
 
-static void full(void)
+/* Until the first refusal. Returns how many slots have a page. */
+static unsigned fill_up(void)
 {
-	unsigned slot = 0, refused = 0, trimmed = 0;
-	struct ts_counters before, now;
+	unsigned slot = 0;
 
-	start(128 * MIB, 8 * MIB, 16 * MIB);
 	while (slot < rig.n_slots && !slot_write(&rig, slot))
 		slot++;
 	if (slot == rig.n_slots)
 		rig_die("there was room for all");
+	return slot;
+}
+
+static void full(void)
+{
+	unsigned slot, refused = 0, trimmed = 0;
+	struct ts_counters before, now;
+
+	start(128 * MIB, 8 * MIB, 16 * MIB);
+	slot = fill_up();
 	spill_rig_check(&rig);
 	before = spill_rig_counters(&rig);
 	if (before.spill_bytes < before.spill_size_bytes * 7 / 10)
@@ -194,6 +206,65 @@ static void full(void)
 		if (slot_write(&rig, i * 3))
 			rig_die("%u slots are free, and the %uth write is refused",
 				trimmed, i);
+	slots_verify(&rig);
+	spill_rig_check(&rig);
+}
+
+/* Of the slots in the file one of fifteen is trimmed and written again: every
+ * segment is nearly full, and still there is room.
+ */
+static void holes(void)
+{
+	unsigned n, trimmed = 0, refused = 0, spilled = 0;
+
+	start(128 * MIB, 8 * MIB, 32 * MIB);
+	n = fill_up();
+	spill_rig_check(&rig);
+	for (unsigned i = 0; i < n; i++)
+		if (slot_is_spilled(&rig, i, NULL) && spilled++ % 15 == 0) {
+			slot_discard(&rig, i);
+			trimmed++;
+		}
+	for (unsigned i = 0; i < n; i++)
+		if (!rig.generation[i])
+			refused += slot_write(&rig, i) != 0;
+	printf("%u slots, %u trimmed, %u of them refused\n", n, trimmed,
+	       refused);
+	if (refused > trimmed / 4)
+		rig_die("the holes are not used");
+	slots_verify(&rig);
+	spill_rig_check(&rig);
+}
+
+/* Most lie in the file; a trim of what is in memory makes room for them. */
+static void back(void)
+{
+	struct ts_counters before, now;
+	unsigned n = 0;
+	ts_word word;
+
+	start(24 * MIB, 8 * MIB, 40 * MIB);
+	fill();
+	spill_rig_check(&rig);
+	for (unsigned slot = 0; slot < rig.n_slots; slot++)
+		if (!slot_is_spilled(&rig, slot, NULL))
+			slot_discard(&rig, slot);
+	before = spill_rig_counters(&rig);
+	for (unsigned round = 0; round < 3; round++)
+		for (unsigned slot = 0; slot < 1000; slot++)
+			if (!slot_reads(&rig, slot))
+				rig_die("slot %u cannot be read", slot);
+	now = spill_rig_counters(&rig);
+	for (unsigned slot = 0; slot < 1000; slot++)
+		n += !slot_is_spilled(&rig, slot, &word) &&
+		     ts_word_kind(word) != TS_NONE;
+	printf("%u slots came back, %llu pages were compressed\n", n,
+	       (unsigned long long)(now.compressed_pages -
+				    before.compressed_pages));
+	if (n < 400 || now.promoted_pages - before.promoted_pages < n)
+		rig_die("they do not come back");
+	if (now.compressed_pages != before.compressed_pages)
+		rig_die("what came back was compressed again");
 	slots_verify(&rig);
 	spill_rig_check(&rig);
 }
@@ -236,6 +307,10 @@ int main(int argc, char **argv)
 		pingpong();
 	else if (!strcmp(what, "full"))
 		full();
+	else if (!strcmp(what, "holes"))
+		holes();
+	else if (!strcmp(what, "back"))
+		back();
 	else if (!strcmp(what, "worn-fail"))
 		worn(false);
 	else if (!strcmp(what, "worn-wait"))

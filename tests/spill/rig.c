@@ -33,6 +33,7 @@ void spill_rig_init(struct spill_rig *rig, uint64_t size_bytes,
 	rig->params.size_bytes = size_bytes;
 	rig->params.ram_bytes = ram_bytes;
 	rig->params.spill_bytes = spill_bytes;
+	rig->params.write_behind_bytes = 0;
 	rig->params.event = hear;
 	rig->params.event_opaque = rig;
 	rig->n_slots = (unsigned)(size_bytes / 4096);

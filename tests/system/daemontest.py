@@ -12,6 +12,7 @@ one may have left: swap, loop device, mount, servers, all found by the
 runtime directory, so nothing of anybody else is touched.
 """
 
+import fcntl
 import inspect
 import json
 import os
@@ -111,6 +112,17 @@ def without_capability(name):
     return ["setpriv", "--bounding-set", f"-{name}", "--inh-caps", f"-{name}"]
 
 
+def fake_systemctl(tmp, job):
+    """Environment in which the unit's job is of that type; "" for none."""
+    where = os.path.join(tmp, "bin")
+    os.makedirs(where, exist_ok=True)
+    line = f"17 thinswap.service {job} running" if job else ""
+    fake(where, "systemctl", f'echo "$*" >>{tmp}/systemctl.args\n'
+         f"echo '{line}'")
+    return {"PATH": where + ":" + os.environ["PATH"],
+            "THINSWAP_UNIT": "thinswap.service"}
+
+
 class Instance:
     def __init__(self, tmp, keys=None, name="run", prefix=(), umask=0o022,
                  env=None):
@@ -123,6 +135,9 @@ class Instance:
         self.notify_path = os.path.join(tmp, name + ".notify")
         self.process = None
         self.servers = {}
+        self.store = {}         # descriptors by name, as systemd has them
+        self.has_store = False  # play systemd's part in that
+        self.program = THINSWAPD
         self.write_config(keys or {})
 
     def write_config(self, keys):
@@ -144,12 +159,10 @@ class Instance:
         os.chmod(self.notify_path, 0o777)
         self.told = []
         with open(self.log_path, "a") as log:
-            self.process = subprocess.Popen(
-                self.prefix + [THINSWAPD, "--config", self.config,
+            self.process = self._popen(
+                self.prefix + [self.program, "--config", self.config,
                                "--runtime-dir", self.dir],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=dict(self.env, NOTIFY_SOCKET=self.notify_path),
-                umask=self.umask)
+                dict(self.env, NOTIFY_SOCKET=self.notify_path), log)
         # The queue is short and the daemon waits when it is full: as systemd
         # does, always read.
         threading.Thread(target=self._hear, args=(notify, self.process,
@@ -157,16 +170,52 @@ class Instance:
                          daemon=True).start()
         return self
 
-    @staticmethod
-    def _hear(notify, process, told):
+    def _hand_over(self, names):
+        """In the child: the store from descriptor 3 on, as systemd does."""
+        high = [fcntl.fcntl(self.store[name], fcntl.F_DUPFD, 100)
+                for name in names]
+        for i, fd in enumerate(high):
+            os.dup2(fd, 3 + i)
+            os.close(fd)
+
+    def _popen(self, command, env, log):
+        more = {}
+        if self.has_store and self.store:
+            names = sorted(self.store)
+            command = ["sh", "-c", 'export LISTEN_PID=$$; exec "$@"', "sh",
+                       *command]
+            env.update(LISTEN_FDS=str(len(names)),
+                       LISTEN_FDNAMES=":".join(names))
+            more = {"preexec_fn": lambda: self._hand_over(names),
+                    "close_fds": False}
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                stdout=log, stderr=log, env=env,
+                                umask=self.umask, **more)
+
+    def _hear(self, notify, process, told):
         notify.settimeout(0.2)
         while True:
             try:
-                told.extend(notify.recv(4096).decode().splitlines())
+                data, fds, _, _ = socket.recv_fds(notify, 4096, 4)
+                self._stored(data.decode().splitlines(), fds)
+                told.extend(data.decode().splitlines())
             except socket.timeout:
                 if process.poll() is not None:
                     break
         notify.close()
+
+    def _stored(self, lines, fds):
+        """Keep descriptors, or let go of them, by FDNAME."""
+        name = next((line[7:] for line in lines
+                     if line.startswith("FDNAME=")), "stored")
+        if "FDSTOREREMOVE=1" in lines and name in self.store:
+            os.close(self.store.pop(name))
+        if "FDSTORE=1" in lines and self.has_store:
+            if name in self.store:
+                os.close(self.store[name])
+            self.store[name] = fds.pop()
+        for fd in fds:
+            os.close(fd)
 
     def heard(self, wanted, since=0):
         return any(line.startswith(wanted) for line in self.told[since:])
@@ -184,12 +233,13 @@ class Instance:
 
     def remember_servers(self):
         """Servers outlive a killed daemon: keep what names them."""
-        try:
-            with open(os.path.join(self.dir, "nbdkit.pid")) as file:
-                pid, started = map(int, file.read().split())
-            self.servers[pid] = started
-        except (OSError, ValueError):
-            pass
+        for name in ("nbdkit.pid", "standby.pid"):
+            try:
+                with open(os.path.join(self.dir, name)) as file:
+                    pid, started = map(int, file.read().split())
+                self.servers[pid] = started
+            except (OSError, ValueError):
+                pass
         return list(self.servers)
 
     def server_pid(self):
@@ -205,6 +255,29 @@ class Instance:
         self.process.kill()
         self.process.wait()
 
+    def kill_both(self):
+        """The daemon, then its server, as a crash of everything would."""
+        self.remember_servers()
+        pid = list(self.servers)[-1]
+        self.kill()
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: start_time(pid) is None, "its end")
+
+    def kill_server(self):
+        """SIGKILL; returns the successor's pid once it serves."""
+        old = self.server_pid()
+        os.kill(old, signal.SIGKILL)
+
+        def successor():
+            status = self.status()
+            check(status["state"] in ("running", "recovering"), "state",
+                  status)
+            return status["server_pid"] if (
+                status["state"] == "running" and
+                status["server_pid"] != old) else None
+
+        return wait_for(successor, "a successor", 60)
+
     def log(self):
         with open(self.log_path) as file:
             return file.read()
@@ -219,6 +292,18 @@ class Instance:
         check(done.returncode == 0, "status", done.stdout + done.stderr)
         return json.loads(done.stdout)
 
+    def stats(self):
+        """Of a look that was later than now."""
+        begin = time.monotonic()
+        while True:
+            done = self.cli("stats", "--json")
+            check(done.returncode == 0, "stats", done.stdout + done.stderr)
+            stats = json.loads(done.stdout)
+            age = stats["server"]["looked_up_seconds_ago"]
+            if age < time.monotonic() - begin or not stats["server"]["alive"]:
+                return stats
+            time.sleep(0.05)
+
     def socket_path(self, name="socket"):
         return os.path.join(self.dir, name)
 
@@ -228,7 +313,8 @@ class Instance:
         out += [f"mount {point}" for point in mounts_below(self.dir)]
         out += [f"server {pid}" for pid, started in self.servers.items()
                 if start_time(pid) == started]
-        for name in ("socket", "control", "device", "nbdkit.pid", "fuse"):
+        for name in ("socket", "control", "device", "nbdkit.pid", "fuse",
+                     "standby", "standby.pid", "socket.inode"):
             if os.path.lexists(os.path.join(self.dir, name)):
                 out.append(f"file {name}")
         return out
@@ -254,6 +340,8 @@ class Instance:
         for pid, started in self.servers.items():
             if start_time(pid) == started:
                 os.kill(pid, signal.SIGKILL)
+        for fd in self.store.values():
+            os.close(fd)
 
 
 def socket_mode(path):

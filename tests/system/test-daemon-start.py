@@ -100,7 +100,7 @@ def test_restart_after_kill(tmp):
         check(start_time(old) is not None, "the server outlives the daemon")
         it.write_config({"tuning.threads": "5"})
         it.start()
-        check(start_time(old) is None, "the orphan is ended")
+        wait_for(lambda: start_time(old) is None, "the orphan's end")
         check(f"(pid {old})" in it.log(), "and named", it.log())
         check(greeting(it.socket_path()) == b"NBDMAGIC", "served again")
         it.remember_servers()

@@ -163,6 +163,7 @@ def test_swapoff_fails(tmp):
         done = it.cli("detach")
         check(done.returncode == 1, "detach fails", done)
         check("still on and still served" in done.stderr, "text", done.stderr)
+        check("memory.max" in done.stderr, "what to do", done.stderr)
         it.process.send_signal(signal.SIGTERM)
         wait_for(lambda: it.log().count("still on and still served") == 2,
                  "the second refusal")

@@ -7,16 +7,52 @@ Needs no device and no privilege.
 
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import daemontest
-from daemontest import Instance, check, wait_for
+from daemontest import Instance, check, quoted, wait_for
 
 
 def settings(it):
     return it.status()["settings"]
+
+
+def store(it, n, offset=0):
+    """Write n pages of noise; the file that has them too, None: no room."""
+    path = f"{it.config}.{offset}"
+    with open(path, "wb") as file:
+        file.write(random.Random(n + offset).randbytes(n * 4096))
+    done = qemu_io(it, f"write -q -s {path} {offset} {n * 4096}")
+    return path if done.returncode == 0 else None
+
+
+def qemu_io(it, command):
+    return subprocess.run(
+        ["qemu-io", "-f", "raw", "-c", command,
+         f"nbd+unix:///?socket={it.socket_path()}"],
+        capture_output=True, text=True, timeout=60)
+
+
+def holds(it, path):
+    size = os.path.getsize(path)
+    with tempfile.NamedTemporaryFile() as back:
+        done = subprocess.run(
+            ["nbdcopy", f"nbd+unix:///?socket={it.socket_path()}",
+             back.name], capture_output=True, text=True, timeout=60)
+        check(done.returncode == 0, "read all", done)
+        with open(path, "rb") as file:
+            return back.read(size) == file.read()
+
+
+def need(*tools):
+    for tool in tools:
+        if not shutil.which(tool):
+            raise daemontest.Skip(f"{tool} is not installed")
 
 
 def tune(it, *what):
@@ -65,6 +101,58 @@ def test_tune(tmp):
         check(settings(it)["level"] == 4, "last level")
 
 
+def test_tuned_successor(tmp):
+    """what was tuned holds for a server that takes over from a killed one"""
+    keys = {"spill.path": quoted(os.path.join(tmp, "spill")),
+            "spill.size": '"32M"'}
+    with Instance(tmp, keys) as it:
+        it.start()
+        # high-water takes low-water along.
+        done = tune(it, "ram=64M", "level=3", "high-water=60",
+                    "ram-admission=false", "write-budget=2G")
+        check(done.returncode == 0, "tune", done)
+        before = settings(it)
+        check(before == {"tuned": ["ram", "level", "high-water",
+                                   "ram-admission", "write-budget"],
+                         "ram_bytes": 64 << 20, "level": 3,
+                         "high_water_percent": 60, "low_water_percent": 59,
+                         "ram_admission": False,
+                         "write_budget_bytes": 2 << 30}, "in force", before)
+        for _ in range(2):
+            it.kill_server()
+            wait_for(lambda: settings(it) == before, "the same settings")
+        check("tuned: ram, level" in it.cli("status").stdout, "for people",
+              it.cli("status").stdout)
+        reload(it, {**keys, "codec.level": "2"})
+        it.kill_server()
+        now = settings(it)
+        check(now["level"] == 2 and now["ram_bytes"] == 32 << 20 and
+              "level" not in now["tuned"], "as reloaded", now)
+
+
+def test_kept_memory_other_budget(tmp):
+    """kept memory is served with another budget, as far as it reaches"""
+    need("qemu-io", "nbdcopy")
+    with Instance(tmp) as it:
+        it.start()
+        pages = store(it, 5000)
+        for budget, left in (("8M", 0), ("64M", 1)):
+            it.kill_both()
+            it.write_config({"ram.budget": quoted(budget)})
+            it.start()
+            check(holds(it, pages), f"all there with {budget}")
+            check(bool(store(it, 1000, 40 << 20)) == bool(left),
+                  f"room with {budget}: {left}")
+        it.kill_both()
+        it.write_config({"ram.budget": '"256M"'})
+        it.launch()
+        check(it.process.wait(60) == 1 and "ram up to that" in it.log(),
+              "more than it was made for", it.log())
+        it.write_config({})
+        it.start()
+        check(holds(it, pages), "still all there")
+
+
 def reload(it, keys):
     before = len(it.told)
     it.write_config(keys)
@@ -82,7 +170,7 @@ def test_reload(tmp):
                     "tuning.high-water": "60", "tuning.low-water": "50",
                     "spill.write-budget": '"1G"', "device.priority": "7"})
         now = settings(it)
-        check(now == {"ram_bytes": 48 << 20, "level": 2,
+        check(now == {"tuned": [], "ram_bytes": 48 << 20, "level": 2,
                       "high_water_percent": 60, "low_water_percent": 50,
                       "ram_admission": True, "write_budget_bytes": 1 << 30},
               "in force", (now, it.log()))

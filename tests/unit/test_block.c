@@ -44,7 +44,7 @@ static void setup(void)
 {
 	touch_error = punch_error = 0;
 	while_touching = NULL;
-	ck_assert_int_eq(ts_shm_new(&shm, N_BLOCKS * TS_BLOCK_BYTES, true), 0);
+	ck_assert_int_eq(ts_shm_new(&shm, N_BLOCKS * TS_BLOCK_BYTES, 0), 0);
 	ck_assert_int_eq(ts_blocks_init(&blocks, shm.base, N_BLOCKS, RESERVE),
 			 0);
 }

@@ -24,6 +24,7 @@ static void setup(void)
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/spill", dir);
 	ts_params_init(&params);
+	params.write_behind_bytes = 0;
 	params.size_bytes = TEST_SLOTS * 4096ull;
 	params.ram_bytes = TEST_RAM;
 	params.spill_path = strdup(path);
@@ -36,9 +37,9 @@ static void setup(void)
 	ck_assert_int_eq(ts_spill_start(store->core.media.spill, &no_events),
 			 0);
 	engine_touch(store, 64);
-	memory = ts_spill_buffer(2 * TS_SEGMENT_BYTES + 4096);
+	memory = ts_spill_buffer(2 * TS_SEGMENT_BYTES);
 	ts_io_init(&io, &store->core.media.spill->file, memory,
-		   2 * TS_SEGMENT_BYTES + 4096, true, why);
+		   2 * TS_SEGMENT_BYTES, true, why);
 	pack = calloc(1, sizeof(*pack));
 	pack->buf = memory;
 	pack->mark = 1;
@@ -46,7 +47,6 @@ static void setup(void)
 		.core = &store->core,
 		.io = &io,
 		.segment_buf = memory + TS_SEGMENT_BYTES,
-		.page_buf = memory + 2 * TS_SEGMENT_BYTES,
 		.slot = calloc(TS_PACK_RECORDS, sizeof(uint64_t)),
 	};
 }
@@ -82,10 +82,11 @@ static void add(uint64_t slot)
 	ts_word word = engine_word(store, slot);
 	struct ts_cluster cluster;
 
+	memcpy(ts_pack_data(pack), ts_ram_data(&store->core.media.pool, word),
+	       ts_word_len(word));
 	ts_pack_add(pack, &store->core.media, slot,
-		    (uint8_t)ts_word_codec(word),
-		    ts_ram_data(&store->core.media.pool, word),
-		    ts_word_len(word), ts_word_none());
+		    (uint8_t)ts_word_codec(word), ts_word_len(word),
+		    ts_word_none());
 	ts_cluster_open(&store->core.clusters, slot / TS_CLUSTER_SLOTS,
 			&cluster);
 	ts_cluster_flag(&cluster, slot % TS_CLUSTER_SLOTS,
@@ -95,6 +96,7 @@ static void add(uint64_t slot)
 
 static void write_out(void)
 {
+	ts_pack_seal(pack, &store->core.media.spill->seal, 0, pack->n);
 	ts_pack_end(pack, store->core.media.spill);
 	ts_io_start(&io, &pack->transfer);
 	ts_io_drain(&io);
@@ -244,6 +246,65 @@ START_TEST(cleaning)
 }
 END_TEST
 
+/* Segments that do not fit go in part, and the rest in the next pack. */
+START_TEST(cleaning_in_part)
+{
+	const unsigned n = 250, n_live = 200;
+	unsigned left = 3 * n_live, emptied;
+
+	for (unsigned i = 0; i < 3; i++) {
+		begin();
+		for (unsigned k = 0; k < n; k++) {
+			engine_write(store, i * n + k, PAGE_RANDOM, k, NULL);
+			add(i * n + k);
+		}
+		write_out();
+		ck_assert_uint_eq(ts_pack_publish(pack, &store->core), n);
+		ts_store_discard(store, (n - n_live) * 4096, i * n * 4096);
+	}
+	while (left) {
+		unsigned free_before = ts_segments_free(segments());
+
+		begin();
+		emptied = ts_clean_into(&cleaner, pack);
+		ck_assert_uint_ge(emptied, 1);
+		ck_assert_uint_eq(pack->n_emptied, emptied);
+		if (left > pack->n)
+			ck_assert_uint_ge(pack->n, n);
+		left -= pack->n;
+		write_out();
+		ck_assert_uint_eq(ts_pack_publish(pack, &store->core), 0);
+		ck_assert_uint_eq(ts_segments_free(segments()),
+				  free_before - 1 + emptied);
+		engine_check(store);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned k = n - n_live; k < n; k++)
+			engine_expect(store, i * n + k, PAGE_RANDOM, k);
+}
+END_TEST
+
+/* More than 15/16 live: not worth it. */
+START_TEST(nearly_full_is_left)
+{
+	begin();
+	for (unsigned k = 0; k < 250; k++) {
+		engine_write(store, k, PAGE_RANDOM, k, NULL);
+		add(k);
+	}
+	write_out();
+	ck_assert_uint_eq(ts_pack_publish(pack, &store->core), 250);
+	ts_store_discard(store, 10 * 4096, 0);
+	begin();
+	ck_assert_uint_eq(ts_clean_into(&cleaner, pack), 0);
+	ck_assert_uint_eq(pack->n, 0);
+	ts_store_discard(store, 10 * 4096, 10 * 4096);
+	ck_assert_uint_eq(ts_clean_into(&cleaner, pack), 1);
+	ck_assert_uint_eq(pack->n, 230);
+	ts_pack_cancel(pack, &store->core);
+}
+END_TEST
+
 /* A cancelled pack leaves what it was to move where it is. */
 START_TEST(cancelled_cleaning)
 {
@@ -342,6 +403,8 @@ int main(void)
 	tcase_add_test(tcase, another_packs_mark);
 	tcase_add_test(tcase, failed_write);
 	tcase_add_test(tcase, cleaning);
+	tcase_add_test(tcase, cleaning_in_part);
+	tcase_add_test(tcase, nearly_full_is_left);
 	tcase_add_test(tcase, cancelled_cleaning);
 	tcase_add_test(tcase, damaged_table);
 	tcase_add_test(tcase, damaged_record);

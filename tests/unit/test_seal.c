@@ -55,6 +55,16 @@ START_TEST(comes_back)
 		ck_assert_uint_eq(codec, 2);
 		ck_assert_mem_eq(back, data, lens[i]);
 	}
+	/* Sealed where it lies, it is the same. */
+	for (unsigned len = 1; len <= sizeof(data); len++) {
+		static uint8_t in_place[sizeof(record)];
+
+		memcpy(in_place + TS_RECORD_DATA, data, len);
+		ts_seal_record(&seal, &place, 2, in_place + TS_RECORD_DATA,
+			       len, in_place);
+		ts_seal_record(&seal, &place, 2, data, len, record);
+		ck_assert_mem_eq(in_place, record, len + TS_RECORD_EXTRA);
+	}
 	ts_seal_fini(&seal);
 }
 END_TEST

@@ -46,7 +46,7 @@ static struct ts_shm shm;
 static void setup(void)
 {
 	refuse_lock = refuse_populate = 0;
-	ck_assert_int_eq(ts_shm_new(&shm, BYTES, true), 0);
+	ck_assert_int_eq(ts_shm_new(&shm, BYTES, 0), 0);
 }
 
 static void teardown(void)
@@ -175,7 +175,7 @@ START_TEST(not_locked)
 
 	ts_shm_free(&shm);
 	refuse_lock = 1;
-	ck_assert_int_eq(ts_shm_new(&shm, BYTES, true), 0);
+	ck_assert_int_eq(ts_shm_new(&shm, BYTES, 0), 0);
 	ck_assert(!shm.locked);
 	ck_assert_int_eq(__real_shmctl(shm.id, IPC_STAT, &ds), 0);
 	ck_assert_uint_eq(ds.shm_perm.mode & SHM_LOCKED, 0);
@@ -186,9 +186,49 @@ START_TEST(too_large)
 {
 	struct ts_shm large = {0};
 
-	ck_assert_int_lt(ts_shm_new(&large, 0, true), 0);
-	ck_assert_int_lt(ts_shm_new(&large, SIZE_MAX, true), 0);
+	ck_assert_int_lt(ts_shm_new(&large, 0, 0), 0);
+	ck_assert_int_lt(ts_shm_new(&large, SIZE_MAX, 0), 0);
 	ck_assert_ptr_null(large.base);
+}
+END_TEST
+
+/* Beside a process that lives: nothing is touched; used once it is gone. */
+START_TEST(prepare)
+{
+	struct ts_shm kept, taken = {0};
+	const uint8_t *base;
+	size_t bytes;
+	pid_t pid;
+	int key = getpid() | 1 << 30, status;
+
+	ck_assert_int_eq(ts_shm_new(&kept, BYTES, key), 0);
+	ck_assert_int_eq(ts_shm_touch(kept.base + 65536, 4096), 0);
+	kept.base[65536] = 5;
+	pid = fork();
+	if (pid == 0) {
+		struct ts_shm other = { .base = kept.base };
+		unsigned char in[BYTES / 4096];
+		unsigned n = 0;
+
+		ts_shm_free(&other);
+		if (ts_shm_prepare(kept.id, &base, &bytes) || bytes != BYTES)
+			_exit(1);
+		if (mincore((void *)base, BYTES, in))
+			_exit(2);
+		for (unsigned i = 0; i < BYTES / 4096; i++)
+			n += in[i] & 1;
+		/* The parent ends its use meanwhile. */
+		if (n != 1 || ts_shm_attach(&taken, kept.id) ||
+		    taken.base != base || taken.base[65536] != 5)
+			_exit(3);
+		_exit(0);
+	}
+	usleep(100000);
+	ts_shm_free(&kept);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ts_shm_remove(kept.id);
+	ck_assert_int_lt(ts_shm_prepare(kept.id, &base, &bytes), 0);
 }
 END_TEST
 
@@ -222,6 +262,7 @@ int main(void)
 	tcase_add_test(tcase, punch_fails);
 	tcase_add_test(tcase, not_locked);
 	tcase_add_test(tcase, too_large);
+	tcase_add_test(tcase, prepare);
 	tcase_add_test(tcase, crosses_a_fork);
 	return run_case(tcase);
 }

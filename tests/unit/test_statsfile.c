@@ -3,6 +3,7 @@
 #include "statsfile.h"
 #include "thinswap.h"
 #include "tune.h"
+#include "view.h"
 #include "run.h"
 
 #include <errno.h>
@@ -15,12 +16,21 @@
 #include <unistd.h>
 
 #define PAGE    4096u
-#define N_SLOTS 2048u
+#define N_SLOTS 4096u
 
 static char dir[64], path[96];
 static struct ts_store *store;
 
-static void start_in(const char *base, const char *more)
+static void set(struct ts_params *params, const char *key, const char *value)
+{
+	char err[256] = "";
+
+	ck_assert_msg(!ts_params_set(params, key, value, err, sizeof(err)),
+		      "%s", err);
+}
+
+/* @spill NULL: memory for everything; else for less than N_SLOTS of noise. */
+static void start_in(const char *base, const char *spill)
 {
 	struct ts_params params;
 	char err[256] = "";
@@ -29,12 +39,15 @@ static void start_in(const char *base, const char *more)
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/stats", dir);
 	ts_params_init(&params);
-	ck_assert_int_eq(ts_params_set(&params, "size", "64M", err, 256), 0);
-	ck_assert_int_eq(ts_params_set(&params, "ram", "32M", err, 256), 0);
-	ck_assert_int_eq(ts_params_set(&params, "stats", path, err, 256), 0);
-	if (more)
-		ck_assert_int_eq(
-			ts_params_set(&params, "spill", more, err, 256), 0);
+	set(&params, "size", "64M");
+	set(&params, "ram", spill ? "8M" : "32M");
+	set(&params, "stats", path);
+	if (!spill)
+		params.write_behind_bytes = 0;
+	if (spill) {
+		set(&params, "spill", spill);
+		set(&params, "spill-size", "32M");
+	}
 	ck_assert_int_eq(ts_params_finish(&params, err, 256), 0);
 	ck_assert_msg(!ts_store_new(&params, &store, err, 256), "%s", err);
 	ck_assert_int_eq(ts_store_start(store), 0);
@@ -108,55 +121,117 @@ START_TEST(test_counts_at_once)
 }
 END_TEST
 
+/* The load: threads that give slots another kind again and again. Even ones
+ * turn half of the slots from zeroes to a pattern and back, which is quick, so
+ * that looks often meet a change. Odd ones fill the other half with more noise
+ * than memory takes, so that pages go on to spill and come back. No slot is
+ * ever dropped.
+ */
 static bool stop_load;
 
 static void *load(void *arg)
 {
+	unsigned odd = (unsigned)(uintptr_t)arg % 2;
 	unsigned x = (unsigned)(uintptr_t)arg;
 	uint8_t page[PAGE];
 
 	while (!ts_load_relaxed(&stop_load)) {
+		uint64_t slot;
+
 		x = x * 1664525u + 1013904223u;
-		fill_page(page, x >> 30, x);
-		ts_store_write(store, page, PAGE,
-			       (uint64_t)(x >> 8) % N_SLOTS * PAGE);
+		slot = odd * N_SLOTS / 2 + (x >> 8) % (N_SLOTS / 2);
+		fill_page(page, odd ? 2 + (x >> 29 > 0) : x >> 31, x);
+		if (ts_store_write(store, page, PAGE, slot * PAGE) ||
+		    (odd && ts_store_read(store, page, PAGE, slot * PAGE)))
+			return (void *)"a request failed";
 	}
 	return NULL;
 }
 
-/* Every slot is in use all the time and changes its kind all the time: a
- * consistent look finds neither one more nor one less.
- */
-START_TEST(test_sums_add_up_under_load)
+/* Whether a look is of all slots, each once. */
+static bool adds_up(const struct ts_snapshot *now)
 {
-	static struct ts_snapshot now;
-	pthread_t thread[4];
-	uint8_t page[PAGE];
-	unsigned good = 0;
+	struct ts_view view;
+	uint64_t sum = 0;
+	char kind[32];
 
-	fill_page(page, 0, 0);
-	for (unsigned i = 0; i < N_SLOTS; i++)
-		ts_store_write(store, page, PAGE, (uint64_t)i * PAGE);
-	stop_load = false;
-	for (uintptr_t i = 0; i < 4; i++)
-		pthread_create(&thread[i], NULL, load, (void *)(i + 1));
-	for (unsigned i = 0; i < 2000; i++) {
-		int64_t *v = now.sums.value;
+	ts_view_make(now, &view);
+	for (unsigned i = 0; i < TS_N_STATS; i++)
+		if (ts_stat_kind(i, kind))
+			sum += view.slots[i];
+	return sum == N_SLOTS && view.used_slots == N_SLOTS;
+}
+
+static bool same_kinds(const struct ts_snapshot *a, const struct ts_snapshot *b)
+{
+	char kind[32];
+
+	for (unsigned i = 0; i < TS_N_STATS; i++)
+		if (ts_stat_kind(i, kind) &&
+		    a->sums.value[i] != b->sums.value[i])
+			return false;
+	return true;
+}
+
+/* In a process of its own, which shares nothing but the file: look until so
+ * many consistent looks differ from the one before, some of them with pages
+ * in every tier. Exits with 0 when all add up.
+ */
+static void read_in_child(void)
+{
+	static struct ts_snapshot now, before;
+	unsigned looks = 0, all_kinds = 0;
+
+	while (looks < 1500 || !all_kinds) {
+		const int64_t *v = now.sums.value;
 
 		look(&now);
-		if (!now.sums.consistent)
+		if (!now.sums.consistent || same_kinds(&now, &before))
 			continue;
-		good++;
-		ck_assert_int_eq(v[TS_STAT_zero_slots] + v[TS_STAT_fill_slots] +
-					 v[TS_STAT_ram_slots] +
-					 v[TS_STAT_raw_slots] +
-					 v[TS_STAT_spill_slots],
-				 N_SLOTS);
+		if (!adds_up(&now))
+			_exit(1);
+		looks++;
+		all_kinds += v[TS_STAT_zero_slots] > 0 &&
+			     v[TS_STAT_fill_slots] > 0 &&
+			     v[TS_STAT_ram_slots] > 0 &&
+			     v[TS_STAT_spill_slots] > 0;
+		before = now;
 	}
+	_exit(0);
+}
+
+START_TEST(test_sums_add_up_under_load)
+{
+	char spill[] = "/dev/shm/ts-stats-spill.XXXXXX";
+	pthread_t thread[3];
+	void *failure;
+	uint8_t page[PAGE];
+	int status;
+	pid_t child;
+
+	close(mkstemp(spill));
+	teardown();
+	start_in("/dev/shm", spill);
+	unlink(spill);
+	fill_page(page, 0, 0);
+	for (unsigned i = 0; i < N_SLOTS; i++)
+		ck_assert_int_eq(
+			ts_store_write(store, page, PAGE, (uint64_t)i * PAGE),
+			0);
+	child = fork();
+	if (!child)
+		read_in_child();
+	ck_assert_int_gt(child, 0);
+	ts_store_relaxed(&stop_load, false);
+	for (uintptr_t i = 0; i < 3; i++)
+		pthread_create(&thread[i], NULL, load, (void *)(i + 1));
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ts_store_relaxed(&stop_load, true);
-	for (unsigned i = 0; i < 4; i++)
-		pthread_join(thread[i], NULL);
-	ck_assert_uint_gt(good, 1000);
+	for (unsigned i = 0; i < 3; i++) {
+		pthread_join(thread[i], &failure);
+		ck_assert_ptr_null(failure);
+	}
+	ck_assert_int_eq(status, 0);
 }
 END_TEST
 
@@ -337,11 +412,8 @@ START_TEST(test_on_disk)
 {
 	static struct ts_snapshot now;
 	uint8_t page[PAGE] = {0};
-	char old_dir[64], old_path[96];
-	struct ts_store *old = store;
 
-	memcpy(old_dir, dir, sizeof(dir));
-	memcpy(old_path, path, sizeof(path));
+	teardown();
 	start_in("/var/tmp", NULL);
 	ck_assert_int_eq(ts_store_write(store, page, PAGE, 0), 0);
 	for (unsigned i = 0; i < 100; i++) {
@@ -351,10 +423,6 @@ START_TEST(test_on_disk)
 		usleep(50000);
 	}
 	ck_assert_int_eq(now.sums.value[TS_STAT_zero_slots], 1);
-	teardown();
-	store = old;
-	memcpy(dir, old_dir, sizeof(dir));
-	memcpy(path, old_path, sizeof(path));
 }
 END_TEST
 

@@ -6,24 +6,30 @@
 
 static struct ts_store *store;
 static struct ts_tier tier;
-static struct ts_victim victim[TS_BATCH_PAGES];
-static uint8_t copy[TS_BATCH_PAGES * 4096];
+static struct ts_pack *pack;
 
 static void setup(void)
 {
 	store = engine_new();
 	ts_tier_init(&tier, 95, 90);
+	pack = calloc(1, sizeof(*pack));
+	pack->buf = malloc(TS_SEGMENT_BYTES);
+	ck_assert_ptr_nonnull(pack->buf);
 }
 
 static void teardown(void)
 {
 	ts_store_free(store);
+	free(pack->buf);
+	free(pack);
 }
 
+/* Into an empty pack. */
 static unsigned victims(unsigned mark)
 {
-	return ts_tier_victims(&tier, &store->core, 1 << 20, 25, mark, copy,
-			       victim);
+	ts_pack_begin(pack, 0, 1);
+	pack->mark = mark;
+	return ts_tier_fill(&tier, &store->core, pack);
 }
 
 static void read_slot(uint64_t slot)
@@ -50,12 +56,12 @@ START_TEST(copies_and_marks)
 	engine_write(store, 5, PAGE_TEXT, 1, NULL);
 	ck_assert(ts_tier_has_victims(&store->core));
 	ck_assert_uint_eq(victims(2), 1);
-	ck_assert_uint_eq(victim[0].slot, 5);
-	ck_assert_uint_eq(victim[0].len, ts_word_len(engine_word(store, 5)));
-	ck_assert_mem_eq(victim[0].data,
+	ck_assert_uint_eq(pack->slot[0], 5);
+	ck_assert_uint_eq(pack->record[0].len, ts_word_len(engine_word(store, 5)));
+	ck_assert_mem_eq(pack->buf + pack->record[0].off + TS_RECORD_DATA,
 			 ts_ram_data(&store->core.media.pool,
 				     engine_word(store, 5)),
-			 victim[0].len);
+			 pack->record[0].len);
 	ck_assert_uint_eq(ts_word_mark(engine_word(store, 5)), 2);
 	/* It is on its way, and not taken again. */
 	ck_assert_uint_eq(victims(1), 0);
@@ -74,8 +80,8 @@ START_TEST(neighbours_leave_together)
 			     NULL);
 	ck_assert_uint_eq(victims(1), TS_BATCH_PAGES);
 	for (unsigned i = 0; i < TS_BATCH_PAGES; i++)
-		ck_assert_uint_eq(victim[i].slot / TS_CLUSTER_SLOTS,
-				  victim[0].slot / TS_CLUSTER_SLOTS);
+		ck_assert_uint_eq(pack->slot[i] / TS_CLUSTER_SLOTS,
+				  pack->slot[0] / TS_CLUSTER_SLOTS);
 }
 END_TEST
 
@@ -86,13 +92,13 @@ START_TEST(second_chance)
 	read_slot(1);
 	read_slot(3);
 	ck_assert_uint_eq(victims(1), 2);
-	ck_assert_uint_eq(victim[0].slot, 0);
-	ck_assert_uint_eq(victim[1].slot, 2);
+	ck_assert_uint_eq(pack->slot[0], 0);
+	ck_assert_uint_eq(pack->slot[1], 2);
 	/* Read again meanwhile, one keeps its chance for one more turn; with
 	 * nothing else left, both go in the end.
 	 */
 	ck_assert_uint_eq(victims(1), 2);
-	ck_assert_uint_eq(victim[0].slot, 1);
+	ck_assert_uint_eq(pack->slot[0], 1);
 }
 END_TEST
 
@@ -102,8 +108,8 @@ START_TEST(raw_pages_first)
 		engine_write(store, i, i == 6 ? PAGE_RANDOM : PAGE_TEXT, i,
 			     NULL);
 	ck_assert_uint_eq(victims(1), 1);
-	ck_assert_uint_eq(victim[0].slot, 6);
-	ck_assert_uint_eq(victim[0].codec, TS_CODEC_RAW);
+	ck_assert_uint_eq(pack->slot[0], 6);
+	ck_assert_uint_eq(pack->record[0].codec, TS_CODEC_RAW);
 	ck_assert_uint_eq(victims(1), 9);
 }
 END_TEST
@@ -117,7 +123,7 @@ START_TEST(hot_raw_pages_stay)
 	read_slot(6);
 	ck_assert_uint_eq(victims(1), 9);
 	for (unsigned i = 0; i < 9; i++)
-		ck_assert_uint_ne(victim[i].slot, 6);
+		ck_assert_uint_ne(pack->slot[i], 6);
 }
 END_TEST
 
@@ -135,16 +141,13 @@ END_TEST
 
 START_TEST(room_is_kept)
 {
-	unsigned n, sum = 0;
-
 	for (unsigned i = 0; i < 8; i++)
 		engine_write(store, i, PAGE_RANDOM, i, NULL);
-	n = ts_tier_victims(&tier, &store->core, 3 * (4096 + 25) + 10, 25, 1,
-			    copy, victim);
-	for (unsigned i = 0; i < n; i++)
-		sum += victim[i].len + 25;
-	ck_assert_uint_eq(n, 3);
-	ck_assert_uint_le(sum, 3 * (4096 + 25) + 10);
+	ts_pack_begin(pack, 0, 1);
+	pack->mark = 1;
+	pack->used = TS_SEGMENT_BYTES / 8 * 8 - 3 * (4096 + 32) - 32;
+	ck_assert_uint_eq(ts_tier_fill(&tier, &store->core, pack), 3);
+	ck_assert_uint_eq(ts_tier_fill(&tier, &store->core, pack), 0);
 	ck_assert_uint_eq(victims(1), 5);
 }
 END_TEST

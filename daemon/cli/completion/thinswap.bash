@@ -6,8 +6,8 @@
 
 _thinswap() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands='attach check detach estimate metrics stats status top
-		tune version'
+	local commands='attach check detach estimate fsck metrics stats status
+		top tune upgrade version'
 	local command='' word options i
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
@@ -22,7 +22,7 @@ _thinswap() {
 	--runtime-dir)
 		COMPREPLY=($(compgen -d -- "$cur"))
 		return ;;
-	--file)
+	--file | --keep | --spill)
 		COMPREPLY=($(compgen -f -- "$cur"))
 		return ;;
 	--format)
@@ -32,7 +32,7 @@ _thinswap() {
 	--levels)
 		COMPREPLY=($(compgen -W '-1,1,3' -- "$cur"))
 		return ;;
-	--memory | --cpus | --listen | --seconds | --count | --sample | \
+	--memory | --cpus | --segment | --listen | --seconds | --count | --sample | \
 		--rate | --budget)
 		return ;;
 	esac
@@ -42,9 +42,10 @@ _thinswap() {
 	check) options='--memory --cpus --json --help' ;;
 	detach) options='--force --json --help' ;;
 	estimate) options='--sample --rate --levels --budget --json --help' ;;
+	fsck) options='--file --keep --segment --spill --json --help' ;;
 	metrics) options='--listen --file --help' ;;
 	stats) options='--file --json --format --watch --count --help' ;;
-	status | version) options='--json --help' ;;
+	status | upgrade | version) options='--json --help' ;;
 	top) options='--file --seconds --help' ;;
 	tune)
 		options='--file --json --help ram= level= high-water= low-water=

@@ -13,21 +13,12 @@ import subprocess
 import tempfile
 import time
 
-from . import peers, spill
-from .peers import CLEAN_ENV, Failed, by_name, median_of, say
+from . import peers, spill, swap
+from .peers import (CLEAN_ENV, Failed, alternate, by_name, free_bytes,
+                    median_of, say)
 
 MIB = 1 << 20
 ROUNDS_OF_FILL = 10
-
-
-def alternate(rounds, names, run):
-    """run(name) for every name, round by round. name -> list of results."""
-    results = {name: [] for name in names}
-    for number in range(rounds):
-        for name in names:
-            say(f"round {number + 1} of {rounds}: {name}")
-            results[name].append(run(name))
-    return results
 
 
 def raw(ctx):
@@ -35,17 +26,19 @@ def raw(ctx):
     makes of them."""
     result = {}
     for label, threads in (("one", 1), ("all", ctx.cores)):
-        # What one thread makes of all pages is what resident memory is
-        # compared with; times alone need no more than a sample.
-        sample = "32768" if ctx.quick and label == "all" else "0"
+        sample = "16384" if ctx.quick else "0"
         done = subprocess.run(
             [ctx.rawzstd, "--pages", ctx.pages, "--sample", sample,
              "--rounds", "1" if ctx.quick else "3", "--threads",
-             str(threads), "--json", "--", str(ctx.level)],
+             str(threads), "--json", "--", str(ctx.level),
+             *([f"{ctx.level},dict=16384,attach=1"] if label == "one"
+               else [])],
             env=CLEAN_ENV, capture_output=True, text=True, check=True)
-        result[label] = json.loads(done.stdout)[0]
+        result[label], *with_dictionary = json.loads(done.stdout)
+        if with_dictionary:
+            result["one-dictionary"] = with_dictionary[0]
     zram = {}
-    for algorithm in ("lz4", "lzo-rle", "zstd"):
+    for algorithm in ("lzo-rle",) if ctx.quick else ("lz4", "lzo-rle", "zstd"):
         with contextlib.suppress(Failed, OSError):
             zram[algorithm] = zram_ratio(ctx, algorithm)
     result["zram"] = zram
@@ -78,7 +71,8 @@ def zram_ratio(ctx, algorithm):
     with zram_device(algorithm, ctx.size_bytes) as device:
         subprocess.run(
             ["dd", f"if={ctx.pages}", f"of=/dev/{os.path.basename(device)}",
-             "bs=1M", "oflag=direct", "status=none"], check=True)
+             "bs=1M", f"count={ctx.size_bytes // MIB}", "oflag=direct",
+             "status=none"], check=True)
         with open(f"{device}/mm_stat", encoding="ascii") as mm_stat:
             stat = [int(word) for word in mm_stat.read().split()]
     return {"pages_bytes": stat[0], "compressed_bytes": stat[1],
@@ -87,8 +81,9 @@ def zram_ratio(ctx, algorithm):
 
 
 def nbd_scripts(ctx):
-    """(bytes of the device, phases), each run on a server of its own. The
-    first is what the figures to reach are taken from."""
+    """(bytes of the device, phases, more for nbdload), each run on a server
+    of its own. The first is what the figures to reach are taken from; in the
+    last, nothing else is under way while a request is."""
     # As many overwrites for every peer as there are pages: what they leave
     # behind in a peer's memory is part of what is compared.
     end = "seconds=1" if ctx.quick else \
@@ -98,31 +93,94 @@ def nbd_scripts(ctx):
         "fill:bs=64K", "seqread:bs=64K", f"overwrite:bs=4K,{end}",
         f"randread:bs=4K,seconds={seconds}", f"mixed:bs=4K,seconds={seconds}",
         "check:bs=64K", "discard:bs=2M",
-        *["fill:bs=64K", "discard:bs=2M"] * (1 if ctx.quick else 3)]
+        *["fill:bs=64K", "discard:bs=2M"] * (1 if ctx.quick else 3)], {}
+    alone = {"connections": 1, "depth": 1}
+    small = min(ctx.size_bytes, 64 * MIB)
     if ctx.quick:
+        yield small, ["fill:bs=64K", "overwrite:bs=4K,seconds=0.5",
+                      "randread:bs=4K,seconds=0.5"], alone
         return
     yield ctx.size_bytes, [
         "fill:bs=2M", "seqread:bs=2M", "overwrite:bs=2M,seconds=2",
         "randread:bs=2M,seconds=2", "mixed:bs=2M,seconds=2",
         "overwrite:bs=64K,seconds=2", "randread:bs=64K,seconds=2",
-        "mixed:bs=64K,seconds=2", "discard:bs=64K"]
-    yield min(ctx.size_bytes, 64 * MIB), [
-        "fill:bs=4K", "seqread:bs=4K", "discard:bs=4K"]
+        "mixed:bs=64K,seconds=2", "discard:bs=64K"], {}
+    yield small, ["fill:bs=4K", "seqread:bs=4K", "discard:bs=4K"], {}
+    yield 2 * small, [
+        "fill:bs=64K", *(f"{what}:bs={size},seconds=1"
+                         for size in ("4K", "64K", "2M")
+                         for what in ("overwrite", "randread"))], alone
 
 
 def nbd(ctx):
     """Throughput, latency, CPU and memory over a unix socket."""
     def run(name):
         result = {}
-        for size_bytes, phases in nbd_scripts(ctx):
+        for size_bytes, phases, more in nbd_scripts(ctx):
             if name == "null":  # it has nothing to compare with
                 phases = [phase for phase in phases
                           if not phase.startswith("check")]
-            result.update(by_name(phases, peers.nbdload(
-                ctx, ctx.peers[name], size_bytes, phases)))
+            named = by_name(phases, peers.nbdload(
+                ctx, ctx.peers[name], size_bytes, phases, **more))
+            if more:
+                named = {f"{phase}-alone": one
+                         for phase, one in named.items()
+                         if not phase.startswith("fill")}
+            result.update(named)
         return result
     runs = alternate(ctx.rounds, list(ctx.peers), run)
     return {name: median_of(results) for name, results in runs.items()}
+
+
+def memory(ctx):
+    """What the pages become and what that takes, by the server's own account:
+    with and without a dictionary, on each page set."""
+    sets = {ctx.set: ctx.pages}
+    if ctx.other_pages and not ctx.quick:
+        sets |= ctx.other_pages
+    variants = {"dictionary": [], "plain": ["dictionary=false"]}
+    # In the second fill all pages meet the dictionary.
+    phases = ["fill:bs=64K", "discard:bs=2M", "fill:bs=64K", "seqread:bs=64K"]
+
+    def run(name):
+        pages, variant = name
+        with tempfile.TemporaryDirectory(prefix="thinswap-bench-") as folder:
+            stats = os.path.join(folder, "stats")
+            with peers.Server([*ctx.peers["thinswap"], *variants[variant],
+                               f"stats={stats}"], ctx.size_bytes) as server:
+                named = by_name(phases, peers.load_server(
+                    ctx, server, ctx.size_bytes, phases,
+                    pages=sets[pages]))
+                return {**named, **account(ctx, stats)}
+    names = [(pages, variant) for pages in sets for variant in variants]
+    runs = alternate(ctx.rounds, names, run)
+    return {pages: {variant: median_of(runs[pages, variant])
+                    for variant in variants} for pages in sets}
+
+
+def account(ctx, stats):
+    """A server's statistics, when all that it was given is stored and they
+    have been looked up since."""
+    deadline = time.monotonic() + 10
+    before = None
+    while True:
+        done = subprocess.run([ctx.thinswap, "stats", "--file", stats,
+                               "--json"], env=CLEAN_ENV, check=True,
+                              capture_output=True, text=True)
+        now = json.loads(done.stdout)
+        same = before and all(now[part] == before[part]
+                              for part in ("slots", "gauges", "counters"))
+        if same or time.monotonic() > deadline:
+            break
+        before = now
+        time.sleep(1)
+    return {"ratio": now["slots"]["used"] * 4096 /
+            now["gauges"]["stored_bytes"],
+            "stored_bytes": now["gauges"]["stored_bytes"],
+            "engine_resident_bytes": now["gauges"]["resident_bytes"],
+            "dictionaries": now["counters"]["dictionaries"],
+            "compress_us": now["latency"]["compress"]["mean_ns"] / 1e3,
+            "decompress_us": now["latency"]["decompress"]["mean_ns"] / 1e3}
 
 
 def rounds(ctx):
@@ -140,76 +198,41 @@ def rounds(ctx):
             for name, results in runs.items()}
 
 
-def swap_kinds(ctx):
-    size = str(2 * ctx.swap_bytes)
-    kinds = {
-        name: ["nbdkit", *(part.format(size=size)
-                           for part in ctx.peers[name])]
-        for name in ("thinswap", "sparse")}
-    if ctx.fuse_command:
-        kinds["thinswap-fuse"] = ["fuse", *ctx.fuse_command]
-    kinds["zram-lz4"] = ["zram", "lz4", size]
-    if not ctx.quick:
-        kinds["zram-lzo-rle"] = ["zram", "lzo-rle", size]
-    return kinds
+def scale(ctx):
+    """Connections, threads, workers, and how much is stored: the cost must
+    not grow with it."""
+    seconds = 0.5 if ctx.quick else 3
+    size = min(ctx.size_bytes, 128 * MIB) if ctx.quick else ctx.size_bytes
+    single = [f"overwrite:bs=4K,seconds={seconds}",
+              f"randread:bs=4K,seconds={seconds}"]
+    phases = ["fill:bs=64K", *single]
 
-
-def swaprun(ctx, kind, command, cgroup_bytes):
-    """Run a command in a small cgroup on a kind of swap. (output, report)"""
-    with tempfile.NamedTemporaryFile("r", prefix="thinswap-report-") as report:
-        status, output, errors = peers.run_gently(
-            [ctx.swaprun, "--report", report.name, "--cgroup",
-             str(cgroup_bytes), *kind, "--", *command])
-        if status:
-            said = (errors or output).strip()
-            raise Failed(f"{' '.join(kind)}: {said[-400:]}")
-        return output, json.load(report)
-
-
-def swap(ctx):
-    """The verifying pager on real swap, three times its cgroup's size."""
-    kinds = swap_kinds(ctx)
-    command = [ctx.pager, "--pages", ctx.pages, "--size",
-               str(ctx.swap_bytes), "--seconds", "2" if ctx.quick else "10",
-               "--seed", "1", "--json"]
-    missing = {}
-
-    def run(name):
-        # Or the first run would measure the disk.
-        with open(ctx.pages, "rb", buffering=0) as pages:
-            while pages.read(4 * MIB):
-                pass
-        if name in missing:
-            return None
-        try:
-            output, report = swaprun(ctx, kinds[name], command,
-                                     ctx.swap_cgroup_bytes)
-        except Failed as why:
-            if name.startswith("zram") and "SKIP" in str(why):
-                say(str(why))
-                missing[name] = str(why)
-                return None
-            raise
-        return {**json.loads(output), **report}
-    runs = alternate(ctx.rounds, list(kinds), run)
-    result = {name: median_of(results) for name, results in runs.items()
-              if name not in missing}
+    def run(arguments, **more):
+        return by_name(phases, peers.nbdload(ctx, arguments, size, phases,
+                                             **more))
+    ours = ctx.peers["thinswap"]
+    result = {"connections": {}, "threads": {}, "workers": {}, "stored": {}}
+    for connections in (1, 2, 4):
+        say(f"{connections} connections")
+        result["connections"][str(connections)] = {
+            name: run(ctx.peers[name], connections=connections)
+            for name in ("thinswap", "null", "sparse", "zstd")}
+    for threads in (1, 2, 4, 16):
+        say(f"{threads} threads of nbdkit a connection")
+        result["threads"][str(threads)] = {
+            name: run(["--threads", str(threads), *ctx.peers[name]])
+            for name in ("thinswap", "null")}
+    for workers in (1, 2, 4) if "inline" in ctx.peers else ():
+        say(f"{workers} workers")
+        result["workers"][str(workers)] = {
+            "thinswap": run([*ours, f"workers={workers}"])}
+    result["stored"] = stored(ctx, single)
     return result
 
 
-def scale(ctx):
-    """Connections, and how much is stored: the cost must not grow."""
-    seconds = 1 if ctx.quick else 3
-    single = [f"overwrite:bs=4K,seconds={seconds}",
-              f"randread:bs=4K,seconds={seconds}"]
-    result = {"connections": {}, "stored": {}}
-    for connections in (1, 2, 4):
-        say(f"{connections} connections")
-        phases = ["fill:bs=64K", *single]
-        result["connections"][str(connections)] = {
-            name: by_name(phases, peers.nbdload(
-                ctx, ctx.peers[name], ctx.size_bytes, phases, connections))
-            for name in ("thinswap", "null", "sparse")}
+def stored(ctx, single):
+    """1, 4 and 16 GiB of pages, no two of them equal. -> GiB -> phases"""
+    result = {}
     for gib in (1, 2) if ctx.quick else (1, 4, 16):
         # The load generator needs memory for its pages, the server for
         # theirs: at a ratio of two, whatever the pages are.
@@ -217,66 +240,16 @@ def scale(ctx):
             say(f"not enough memory to store {gib} GiB, left out")
             continue
         say(f"{gib} GiB stored")
-        phases = ["fill:bs=64K", *single, "discard:bs=2M"]
+        # Read back over all of it at the end: what is measured is right.
+        phases = ["fill:bs=64K", *single, "check:bs=64K", "discard:bs=2M"]
         server = [*ctx.peers["thinswap"], f"ram={gib << 29}"]
-        result["stored"][str(gib)] = by_name(phases, peers.nbdload(
-            ctx, server, gib << 30, phases))
+        result[str(gib)] = by_name(phases, peers.nbdload(
+            ctx, server, gib << 30, phases, options=["--unique"]))
     return result
 
 
-def free_bytes():
-    with open("/proc/meminfo", encoding="ascii") as meminfo:
-        for line in meminfo:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return 0
-
-
-def work(ctx):
-    """Ordinary programs in cgroups that are too small for them."""
-    jobs = {
-        "memhog": (160 * MIB, [
-            "memhog", "-r1" if ctx.quick else "-r3", "384m"]),
-        "stress-ng": (96 * MIB, [
-            "stress-ng", "--vm", "1", "--vm-bytes", "192m", "--vm-ops",
-            "200" if ctx.quick else "1000", "--vm-method", "rand-set",
-            "--verify", "--quiet"]),
-        "build": (16 * MIB, None),
-    }
-    kinds = {name: kind for name, kind in swap_kinds(ctx).items()
-             if name != "zram-lzo-rle"}
-    result = {}
-    for job, (cgroup_bytes, command) in jobs.items():
-        tool = command[0] if command else "meson"
-        if not any(os.access(os.path.join(folder, tool), os.X_OK)
-                   for folder in CLEAN_ENV["PATH"].split(":")):
-            say(f"{tool} is not installed, left out")
-            continue
-
-        def run(name):
-            with contextlib.ExitStack() as stack:
-                argv = command or build_command(ctx, stack)
-                _, report = swaprun(ctx, kinds[name], argv, cgroup_bytes)
-            return {**report, "seconds": report["milliseconds"] / 1000}
-        runs = alternate(ctx.rounds, list(kinds), run)
-        result[job] = {name: median_of(results)
-                       for name, results in runs.items()}
-    return result
-
-
-def build_command(ctx, stack):
-    """This project's plugin, built with four compilers at a time, configured
-    beforehand."""
-    folder = stack.enter_context(
-        tempfile.TemporaryDirectory(prefix="thinswap-build-"))
-    subprocess.run(["meson", "setup", folder, ctx.root], env=CLEAN_ENV,
-                   check=True, capture_output=True)
-    return ["ninja", "-C", folder, "-j4", "--quiet",
-            "plugin/nbdkit-thinswap-plugin.so"]
-
-
-GROUPS = {"raw": raw, "nbd": nbd, "rounds": rounds, "swap": swap,
-          "spill": spill.spill, "scale": scale, "work": work}
+GROUPS = {"raw": raw, "memory": memory, "nbd": nbd, "rounds": rounds,
+          "swap": swap.swap, "spill": spill.spill, "scale": scale, "work": swap.work}
 ONLY_FULL = ("scale", "work")
 
 

@@ -37,6 +37,14 @@ def nbdkit_peers(plugin, extra=()):
     }
 
 
+def plugin_takes(plugin, parameter):
+    """Whether the plugin knows a parameter, such as write-behind=0."""
+    done = subprocess.run(["nbdkit", "-U", "-", plugin, "size=1M", parameter,
+                           "--run", "true"], env=CLEAN_ENV, check=False,
+                          capture_output=True)
+    return done.returncode == 0
+
+
 def run_gently(command):
     """Run a command that cleans up after itself, also when this program is
     interrupted: ask it to end, and wait for it. (subprocess.run would kill
@@ -54,9 +62,11 @@ def run_gently(command):
 
 
 class Server:
-    """nbdkit in the foreground, as a context manager."""
+    """nbdkit in the foreground, as a context manager; `program` may run it
+    under another program."""
 
-    def __init__(self, arguments, size_bytes):
+    def __init__(self, arguments, size_bytes, program=("nbdkit",)):
+        self.program = program
         self.arguments = [part.format(size=size_bytes) for part in arguments]
         self.folder = self.process = self.log = None
 
@@ -66,7 +76,7 @@ class Server:
         ready = os.path.join(self.folder, "pid")
         self.log = open(os.path.join(self.folder, "log"), "wb")
         self.process = subprocess.Popen(
-            ["nbdkit", "--foreground", "--exit-with-parent", "--unix",
+            [*self.program, "--foreground", "--exit-with-parent", "--unix",
              self.socket, "--pidfile", ready, *self.arguments],
             env=CLEAN_ENV, stdin=subprocess.DEVNULL, stdout=self.log,
             stderr=self.log)
@@ -104,19 +114,25 @@ def phase_name(phase):
     return f"{name}-{size or '64K'}"
 
 
-def nbdload(ctx, arguments, size_bytes, phases, connections=2, depth=16):
-    """Start a server, run the phases. Returns a list of results, in order."""
-    with Server(arguments, size_bytes) as server:
-        command = [ctx.nbdload, "--socket", server.socket, "--pages",
-                   ctx.pages, "--size", str(size_bytes), "--connections",
-                   str(connections), "--depth", str(depth), "--server-pid",
-                   str(server.process.pid), *phases]
-        done = subprocess.run(command, env=CLEAN_ENV, text=True, check=False,
-                              capture_output=True)
-        if done.returncode:
-            raise Failed(f"{' '.join(arguments)}: {done.stderr.strip()} "
-                         f"{server.said()}")
+def load_server(ctx, server, size_bytes, phases, connections=2, depth=16,
+                options=(), pages=None):
+    """Run phases on a server. Returns a list of results, in order."""
+    command = [ctx.nbdload, "--socket", server.socket, "--pages",
+               pages or ctx.pages, "--size", str(size_bytes),
+               "--connections", str(connections), "--depth", str(depth),
+               "--server-pid", str(server.process.pid), *options, *phases]
+    done = subprocess.run(command, env=CLEAN_ENV, text=True, check=False,
+                          capture_output=True)
+    if done.returncode:
+        raise Failed(f"{' '.join(server.arguments)}: {done.stderr.strip()} "
+                     f"{server.said()}")
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def nbdload(ctx, arguments, size_bytes, phases, **more):
+    """The same on a server started for it."""
+    with Server(arguments, size_bytes) as server:
+        return load_server(ctx, server, size_bytes, phases, **more)
 
 
 def by_name(phases, results):
@@ -141,3 +157,21 @@ def median_of(runs):
     if isinstance(first, bool) or not isinstance(first, (int, float)):
         return first
     return statistics.median(runs)
+
+
+def alternate(rounds, names, run):
+    """run(name) for every name, round by round. name -> list of results."""
+    results = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names:
+            say(f"round {number + 1} of {rounds}: {name}")
+            results[name].append(run(name))
+    return results
+
+
+def free_bytes():
+    with open("/proc/meminfo", encoding="ascii") as meminfo:
+        for line in meminfo:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 0

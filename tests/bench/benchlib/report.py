@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""report.py - the results as tables, ratios first"""
+"""report.py - the results as tables, the figures to reach last"""
 
-from . import spill
+from . import goals, spill
+
+
+MIB = 1 << 20
 
 
 def table(title, columns, rows):
@@ -60,13 +63,43 @@ def nbd_rows(nbd):
 
 
 def raw_rows(raw):
-    for label in ("one", "all"):
+    for label in ("one", "one-dictionary", "all"):
+        if label not in raw:
+            continue
         one = raw[label]
         yield [f"zstd {one['config']}, {one['threads']} thread(s)",
                one["ratio"], one["comp_mb_s"], one["decomp_mb_s"],
                one["comp_us"], one["decomp_us"]]
     for name, one in raw["zram"].items():
         yield [f"zram {name}", one["ratio"], None, None, None, None]
+
+
+def memory_rows(memory):
+    for pages, variants in memory.items():
+        for variant, one in variants.items():
+            read, refill = one["seqread-64K"], one["refill-64K"]
+            yield [f"pages {pages}, {variant}", one["ratio"],
+                   one["stored_bytes"] / MIB,
+                   one["engine_resident_bytes"] / MIB,
+                   read["server_rss_kib"] / 1024,
+                   read["server_peak_kib"] / 1024,
+                   refill["server_cpu_us_page"], one["compress_us"],
+                   read["server_cpu_us_page"], one["decompress_us"]]
+
+
+def bound_rows(results):
+    """Not a group: what nbd and raw say together."""
+    for phase, what in goals.WORK.items():
+        for codec in ("one", "one-dictionary"):
+            if codec not in results["raw"]:
+                continue
+            ours = results["nbd"]["thinswap"][phase]["mb_s"]
+            bound = goals.bound(results, phase, codec)
+            alone = results["raw"][codec]
+            yield [phase, alone["config"],
+                   results["nbd"]["null"][phase]["mb_s"],
+                   results["cores"] * 4096 / alone[what], bound, ours,
+                   ours / bound]
 
 
 def swap_rows(swap):
@@ -90,6 +123,12 @@ def scale_rows(scale):
             for phase, one in phases.items():
                 yield [f"{count} connections, {phase}", peer, one["mb_s"],
                        one["server_cpu_us_page"]]
+    for what in ("threads", "workers"):
+        for count, by_peer in scale[what].items():
+            for peer, phases in by_peer.items():
+                for phase, one in phases.items():
+                    yield [f"{count} {what}, {phase}", peer, one["mb_s"],
+                           one["server_cpu_us_page"]]
     for gib, phases in scale["stored"].items():
         for phase, one in phases.items():
             yield [f"{gib} GiB stored, {phase}", "thinswap", one["mb_s"],
@@ -100,7 +139,10 @@ def work_rows(work):
     for job, kinds in work.items():
         for kind, one in kinds.items():
             yield [job, kind, one["seconds"],
-                   one["most_swapped_bytes"] / (1 << 20),
+                   *(one["seconds"] / kinds[peer]["seconds"]
+                     if peer in kinds else None
+                     for peer in ("sparse", "zram-lz4")),
+                   one["most_swapped_bytes"] / MIB,
                    one["server_peak_kib"] / 1024]
 
 
@@ -116,18 +158,67 @@ TABLES = {
              swap_rows),
     "raw": ("codec alone",
             ["", "ratio", "MB/s", "back", "CPU us/page", "back"], raw_rows),
+    "memory": ("what is stored, and where the time goes, median",
+               ["", "ratio", "stored MiB", "engine MiB", "resident MiB",
+                "peak MiB", "CPU us/page written", "of it zstd", "read",
+                "of it zstd"], memory_rows),
     "spill": ("spill tier and fio on the same file, median",
               ["", "", ""], spill.rows),
     "scale": ("scaling", ["", "server", "MB/s", "CPU us/page"], scale_rows),
     "work": ("ordinary programs in small cgroups",
-             ["job", "swap on", "seconds", "swapped MiB", "peak MiB"],
-             work_rows),
+             ["job", "swap on", "seconds", "to sparse", "to zram lz4",
+              "swapped MiB", "peak MiB"], work_rows),
 }
+BEGIN, END = "<!-- tools/bench: begin -->", "<!-- tools/bench: end -->"
+
+
+def harder(one, other):
+    return one["target"] > other["target"] if one["sign"] == ">=" else \
+        one["target"] < other["target"]
+
+
+def markdown(results, judged):
+    """The figures to reach for README, each once."""
+    lines = [f"Commit {results['machine']['commit'][:7]}, "
+             f"{results['machine']['cores']} cores"
+             f" ({results['machine']['cpu']}), Linux "
+             f"{results['machine']['kernel'].split('-')[0]}:", "",
+             "| figure | measured | to reach | |", "|---|---|---|---|"]
+    hardest = {}
+    for one in judged:
+        same = hardest.get(one["goal"])
+        if one["value"] is not None and not (same and harder(same, one)):
+            hardest[one["goal"]] = one
+    for one in hardest.values():
+        sign = "at least" if one["sign"] == ">=" else "at most"
+        lines.append(f"| {one['goal']} | {number(one['value'])} | "
+                     f"{sign} {one['target']:.3g} | "
+                     f"{'' if one['verdict'] == 'reached' else 'not reached'}"
+                     " |")
+    return "\n".join(lines)
+
+
+def put_in_readme(path, results, judged):
+    """Replace what is between the two marks."""
+    with open(path, encoding="utf-8") as readme:
+        before, rest = readme.read().split(BEGIN)
+        after = rest.split(END)[1]
+    with open(path, "w", encoding="utf-8") as readme:
+        readme.write(f"{before}{BEGIN}\n{markdown(results, judged)}\n"
+                     f"{END}{after}")
+
+
+BOUND = ("1/(1/null + 1/(cores x zstd alone)), MB/s",
+         ["phase", "zstd", "null", "zstd", "bound", "thinswap", "share"])
 
 
 def show(results, judged):
-    parts = [goals_table(judged)] if judged else []
+    parts = []
     for group, (title, columns, rows) in TABLES.items():
         if group in results:
             parts.append(table(title, columns, list(rows(results[group]))))
+    if "raw" in results and "nbd" in results:
+        parts.append(table(*BOUND, list(bound_rows(results))))
+    if judged:
+        parts.append(goals_table(judged))
     return "\n".join(parts)

@@ -69,7 +69,11 @@ def fio(ctx, path, name):
 
 def idle(ctx, path):
     """thinswap with a spill file that nothing goes to, and without."""
-    size = 256 * MIB
+    size, phases = 256 * MIB, IDLE_PHASES
+    if ctx.quick:
+        size = 64 * MIB
+        phases = [phase if phase.startswith("fill") else
+                  phase + ",seconds=0.5" for phase in phases]
     plain = [ctx.plugin, "size={size}", "ram=1G"]
     runs = {"ram-only": plain,
             "spill-idle": [*plain, f"spill={path}", "spill-size=64M"]}
@@ -77,8 +81,8 @@ def idle(ctx, path):
     for name, arguments in runs.items():
         if os.path.exists(path):
             os.remove(path)
-        got = peers.nbdload(ctx, arguments, size, list(IDLE_PHASES))
-        results[name] = by_name(IDLE_PHASES, got)
+        got = peers.nbdload(ctx, arguments, size, list(phases))
+        results[name] = by_name(phases, got)
     return results
 
 

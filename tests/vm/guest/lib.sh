@@ -226,6 +226,8 @@ start_thinswapd() {
 		budget = "$RAM"
 		[tuning]
 		realtime = "${REALTIME:-auto}"
+		standby = "${STANDBY:-auto}"
+		${TIMEOUT:+timeout = $TIMEOUT}
 	EOF
 	thinswapd --config /run/thinswap.toml --runtime-dir /run/thinswap &
 	DAEMON_PID=$!
@@ -238,7 +240,7 @@ start_thinswapd() {
 		[ $tries -lt 600 ] || fail "no swap after 60 s"
 		sleep 0.1
 	done
-	SERVER_PID=$(pidof nbdkit)
+	SERVER_PID=$(cut -d' ' -f1 /run/thinswap/nbdkit.pid)
 }
 
 stop_thinswapd() {
