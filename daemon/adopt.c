@@ -17,6 +17,7 @@
 #include "daemon.h"
 #include "log.h"
 #include "memory.h"
+#include "place.h"
 #include "server.h"
 
 static int take_server(struct ts_daemon *d, pid_t pid,
@@ -51,24 +52,30 @@ static void hold_device(struct ts_attach *attach)
 		attach->device_fd = open(attach->device, O_RDWR | O_CLOEXEC);
 }
 
-/* A FUSE connection lives as long as somebody holds it: a copy of what the
- * server was lent.
+/* A FUSE connection lives as long as somebody holds it: what was handed over
+ * does, and what the server was lent.
  */
-static void take_connection(struct ts_daemon *d, const struct ts_attach *found)
+static void take_connection(struct ts_daemon *d, const struct ts_attach *found,
+			    pid_t orphan)
 {
-	const char *lacks = "";
+	int pidfd;
 
-	if (found->ops->front->has_socket || d->listen_fd >= 0)
+	if (found->ops->front->has_socket ||
+	    (found->ops->lacks_successor && found->ops->lacks_successor()))
 		return;
-	if (found->ops->lacks_successor)
-		lacks = found->ops->lacks_successor();
-	if (!lacks)
-		d->listen_fd = syscall(SYS_pidfd_getfd, d->server.pidfd,
+	d->listen_fd = ts_place_handed_over();
+	if (d->listen_fd >= 0 || !orphan)
+		return;
+	pidfd = syscall(SYS_pidfd_open, orphan, 0);
+	if (pidfd >= 0) {
+		d->listen_fd = syscall(SYS_pidfd_getfd, pidfd,
 				       TS_SPAWN_LENT_FD, 0);
-	if (!lacks && d->listen_fd < 0)
+		close(pidfd);
+	}
+	if (d->listen_fd < 0)
 		ts_log(LOG_WARNING, "the FUSE connection of pid %d cannot be "
 		       "held as well (%m): should it die, what is swapped "
-		       "out is lost", d->server.pid);
+		       "out is lost", orphan);
 }
 
 static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
@@ -78,6 +85,7 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 	struct ts_memory memory;
 	int err;
 
+	take_connection(d, found, orphan);
 	if (!orphan && (!found->ops->reconnect ||
 			!ts_front_can_reach(found->ops->front, d->listen_fd) ||
 			ts_memory_look(&d->rt, &memory) < 0))
@@ -88,7 +96,6 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 		if (err < 0)
 			return err;
 		d->must_connect = must_connect(found, orphan);
-		take_connection(d, found);
 	} else {
 		ts_log(LOG_WARNING, "the server of %s is dead; its memory, "
 		       "segment %d, is kept, and a new one takes it over",

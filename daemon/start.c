@@ -377,8 +377,7 @@ static int run_guarded(struct ts_daemon *d, struct ts_error *error)
 		err = ts_fail(error, -EPIPE, "%s has died", d->server.name);
 	}
 	/* What was given up is of no use to a successor. */
-	d->front->tidy(&d->rt, d->listen_fd);
-	d->listen_fd = -1;
+	ts_place_remove(d);
 	return err;
 }
 

@@ -169,6 +169,33 @@ def test_daemon_killed(tmp):
         gone(it, kept)
 
 
+def test_both_killed_under_systemd(tmp):
+    """daemon and server killed: systemd's store has kept the connection"""
+    need_resend()
+    with Instance(tmp, FUSE) as it:
+        it.has_store = True
+        it.start()
+        device = swap_of(it)[0]
+        kept = it.status()["kept_memory"]["segment"]
+        server = it.server_pid()
+        wait_for(lambda: "socket" in it.store, "the connection in the store")
+        it.kill()
+        os.kill(server, signal.SIGKILL)
+        wait_for(lambda: start_time(server) is None, "its end")
+        reader = subprocess.Popen(["dd", f"if={device}", "of=/dev/null",
+                                   "bs=64K", "count=4", "iflag=direct"],
+                                  stderr=subprocess.DEVNULL)
+        it.start()
+        check(swap_of(it) == [device], "swap is still on")
+        check(reader.wait(30) == 0, "the reader is served")
+        check(it.status()["kept_memory"]["segment"] == kept, "one segment")
+        new = it.server_pid()
+        os.kill(new, signal.SIGKILL)
+        successor_of(it, new)
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
 def test_dies_while_attaching(tmp):
     """the server is killed at each step of an attach: refused, nothing left"""
     need_resend()
