@@ -95,8 +95,10 @@ static void serve(uint64_t seed)
 	struct worker worker[THREADS];
 	pthread_t thread;
 
-	store->spiller.tier.low_percent = with_spill ? 5 : 90;
-	store->spiller.tier.high_percent = with_spill ? 10 : 95;
+	if (with_spill) {
+		ts_store_relaxed(&store->spiller.tier.low_percent, 5);
+		ts_store_relaxed(&store->spiller.tier.high_percent, 10);
+	}
 	for (unsigned i = 0; i < THREADS; i++) {
 		worker[i] = (struct worker){ store, seed, i };
 		pthread_create(&thread, NULL, work, &worker[i]);

@@ -95,8 +95,8 @@ static void spill(struct ts_store *store, struct rng *rng)
 {
 	uint8_t page[4096];
 
-	store->spiller.tier.low_percent = 5;
-	store->spiller.tier.high_percent = 10;
+	ts_store_relaxed(&store->spiller.tier.low_percent, 5);
+	ts_store_relaxed(&store->spiller.tier.high_percent, 10);
 	for (unsigned i = 0; i < TRIES; i++) {
 		uint32_t at = (uint32_t)rng_below(rng, NEAR_SLOTS - RUN_MAX);
 
