@@ -11,11 +11,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "daemon.h"
 #include "log.h"
 #include "memory.h"
+#include "place.h"
 #include "server.h"
 
 static int take_server(struct ts_daemon *d, pid_t pid,
@@ -50,6 +52,32 @@ static void hold_device(struct ts_attach *attach)
 		attach->device_fd = open(attach->device, O_RDWR | O_CLOEXEC);
 }
 
+/* A FUSE connection lives as long as somebody holds it: what was handed over
+ * does, and what the server was lent.
+ */
+static void take_connection(struct ts_daemon *d, const struct ts_attach *found,
+			    pid_t orphan)
+{
+	int pidfd;
+
+	if (found->ops->front->has_socket ||
+	    (found->ops->lacks_successor && found->ops->lacks_successor()))
+		return;
+	d->listen_fd = ts_place_handed_over();
+	if (d->listen_fd >= 0 || !orphan)
+		return;
+	pidfd = syscall(SYS_pidfd_open, orphan, 0);
+	if (pidfd >= 0) {
+		d->listen_fd = syscall(SYS_pidfd_getfd, pidfd,
+				       TS_SPAWN_LENT_FD, 0);
+		close(pidfd);
+	}
+	if (d->listen_fd < 0)
+		ts_log(LOG_WARNING, "the FUSE connection of pid %d cannot be "
+		       "held as well (%m): should it die, what is swapped "
+		       "out is lost", orphan);
+}
+
 static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 		     pid_t orphan, struct ts_error *error)
 {
@@ -57,7 +85,9 @@ static int take_swap(struct ts_daemon *d, const struct ts_attach *found,
 	struct ts_memory memory;
 	int err;
 
+	take_connection(d, found, orphan);
 	if (!orphan && (!found->ops->reconnect ||
+			!ts_front_can_reach(found->ops->front, d->listen_fd) ||
 			ts_memory_look(&d->rt, &memory) < 0))
 		return -ENOENT;
 	if (orphan) {

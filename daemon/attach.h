@@ -55,8 +55,8 @@ struct ts_attach_ops {
 	int (*attach)(struct ts_attach *attach, struct ts_error *error);
 	int (*detach)(struct ts_attach *attach, struct ts_error *error);
 
-	/* Give the device fresh connections to a restarted server. NULL
-	 * where that cannot be done.
+	/* Connect the device to a restarted server. NULL where that cannot be
+	 * done.
 	 */
 	int (*reconnect)(struct ts_attach *attach, struct ts_error *error);
 
@@ -83,6 +83,11 @@ struct ts_attach_ops {
 
 	/* What people must know about this route, or NULL. */
 	const char *limits;
+
+	/* What this machine lacks for a successor to go on when the server
+	 * dies, or NULL. The function is NULL where nothing can be lacking.
+	 */
+	const char *(*lacks_successor)(void);
 };
 
 extern const struct ts_attach_ops ts_attach_nbd;

@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fuse/connection.h"
 #include "log.h"
 #include "loop.h"
 #include "stop.h"
@@ -157,7 +158,7 @@ static int fuse_attach(struct ts_attach *attach, struct ts_error *error)
 	if (stat(file, &st) < 0)
 		return ts_fail(error, -errno, "%s: %m", file);
 	attach->size_bytes = st.st_size;
-	attach->connections = attach->config->tuning.threads;
+	attach->connections = ts_front_fuse_threads(attach->config);
 	err = warm_file(attach, file, error);
 	if (err < 0)
 		return err;
@@ -185,6 +186,20 @@ static int fuse_detach(struct ts_attach *attach, struct ts_error *error)
 	return err;
 }
 
+/* The loop device never knew that the server was another: the connection is
+ * the same, and the successor has had the kernel send again what was open.
+ */
+static int fuse_reconnect(struct ts_attach *attach, struct ts_error *error)
+{
+	attach->warmth = (struct ts_nbd_warmth){0};
+	return 0;
+}
+
+static const char *fuse_lacks_successor(void)
+{
+	return ts_fuse_can_resend() ? NULL : "Linux 6.9 (FUSE_NOTIFY_RESEND)";
+}
+
 /* By the backing file: whatever the note says, and also without one. */
 static int fuse_reclaim(const struct ts_runtime *rt, const char *device,
 			struct ts_error *error)
@@ -207,8 +222,10 @@ const struct ts_attach_ops ts_attach_fuse = {
 	.usable = fuse_usable,
 	.attach = fuse_attach,
 	.detach = fuse_detach,
+	.reconnect = fuse_reconnect,
 	.reclaim = fuse_reclaim,
 	.limits = "loop and FUSE allocate in the kernel while they write "
 		  "pages out: this route serves memory cgroups, and can hang "
 		  "when the whole machine runs out of memory",
+	.lacks_successor = fuse_lacks_successor,
 };

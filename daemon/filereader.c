@@ -4,13 +4,16 @@
  * pread() on a FUSE file cannot be given up: it sleeps until the server
  * answers or is gone. Asynchronous direct I/O can be left alone, and its
  * completion awaited with a limit. The two system calls that takes are made
- * directly; libaio is no more than they are.
+ * directly; libaio is no more than they are. What has no asynchronous form is
+ * called by way of patient.h.
  */
 #include "filereader.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/aio_abi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -19,6 +22,7 @@
 #include <unistd.h>
 
 #include "nbdclient.h"
+#include "patient.h"
 #include "stop.h"
 
 #define PAGE_BYTES   4096
@@ -32,17 +36,55 @@ struct reader {
 	_Alignas(PAGE_BYTES) uint8_t page[PAGE_BYTES];
 };
 
-/* The file is there as soon as the server has mounted. */
+struct opening {
+	char path[PATH_MAX];
+	int fd;
+};
+
+static int open_now(void *arg)
+{
+	struct opening *opening = arg;
+
+	opening->fd = open(opening->path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	return opening->fd < 0 ? -errno : 0;
+}
+
+static void close_again(void *arg)
+{
+	struct opening *opening = arg;
+
+	close(opening->fd);
+}
+
+static bool must_stop_opening(void *server)
+{
+	return !ts_child_is_alive(server) || ts_stop_is_requested();
+}
+
+/* The file is there as soon as the server has mounted; on a connection that
+ * was there before, opening it waits for the server.
+ */
 static int open_file(const char *path, const struct ts_child *server,
 		     int timeout_ms, struct ts_error *error)
 {
-	for (int ms = 0;; ms += OPEN_STEP_MS) {
-		int fd = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	struct ts_patient how = {
+		.call = open_now,
+		.undo = close_again,
+		.must_stop = must_stop_opening,
+		.opaque = (void *)server,
+	};
+	struct opening opening;
 
-		if (fd >= 0)
-			return fd;
-		if (errno != ENOENT)
-			return ts_fail(error, -errno, "open %s: %m", path);
+	snprintf(opening.path, sizeof(opening.path), "%s", path);
+	for (int ms = 0;; ms += OPEN_STEP_MS) {
+		int err;
+
+		how.timeout_ms = timeout_ms - ms;
+		err = ts_patient_call(&how, &opening, sizeof(opening));
+		if (err == 0)
+			return opening.fd;
+		if (err != -ENOENT && err != -ECANCELED && err != -ETIMEDOUT)
+			return ts_fail(error, err, "open %s: %m", path);
 		if (!ts_child_is_alive(server))
 			return ts_fail(error, -EPIPE,
 				       "%s ended at start; its "
@@ -50,9 +92,9 @@ static int open_file(const char *path, const struct ts_child *server,
 				       server->name);
 		if (ts_stop_is_requested())
 			return ts_fail(error, -ECANCELED, "told to stop");
-		if (ms >= timeout_ms)
+		if (err == -ETIMEDOUT || ms >= timeout_ms)
 			return ts_fail(error, -ETIMEDOUT,
-				       "%s has not mounted "
+				       "%s does not serve "
 				       "after %d s",
 				       server->name, timeout_ms / 1000);
 		usleep(OPEN_STEP_MS * 1000);
@@ -137,16 +179,50 @@ static int file_read_wait(void *opaque, const struct ts_nbd_patience *patience,
 		       limit_ms / 1000);
 }
 
-/* statvfs cannot be given up; it is asked of a server that answers reads. */
+struct counting {
+	int fd; /* its own: the reader may be gone when the answer comes */
+	struct statvfs st;
+};
+
+static void close_counting(void *arg)
+{
+	struct counting *counting = arg;
+
+	close(counting->fd);
+}
+
+static int count_now(void *arg)
+{
+	struct counting *counting = arg;
+
+	return fstatvfs(counting->fd, &counting->st) < 0 ? -errno : 0;
+}
+
 static int file_allocated(void *opaque, const struct ts_nbd_patience *patience,
 			  uint64_t *ret_bytes, struct ts_error *error)
 {
 	struct reader *reader = opaque;
-	struct statvfs st;
+	struct ts_patient how = {
+		.call = count_now,
+		.undo = close_counting,
+		.timeout_ms = patience->timeout_ms,
+		.must_stop = patience->must_stop,
+		.opaque = patience->opaque,
+	};
+	struct counting counting = {
+		.fd = fcntl(reader->fd, F_DUPFD_CLOEXEC, 0),
+	};
+	int err;
 
-	if (fstatvfs(reader->fd, &st) < 0)
+	if (counting.fd < 0)
 		return ts_fail(error, -errno, "statvfs: %m");
-	*ret_bytes = (uint64_t)(st.f_blocks - st.f_bfree) * st.f_frsize;
+	err = ts_patient_call(&how, &counting, sizeof(counting));
+	if (err != -ETIMEDOUT && err != -ECANCELED)
+		close(counting.fd);
+	if (err < 0)
+		return ts_fail(error, err, "statvfs: %m");
+	*ret_bytes = (uint64_t)(counting.st.f_blocks - counting.st.f_bfree) *
+		     counting.st.f_frsize;
 	return 0;
 }
 

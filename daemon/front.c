@@ -11,6 +11,9 @@
 
 #include "visible.h"
 
+#define RESERVE_MIN_BYTES (4ull << 20)
+#define RESERVE_MAX_BYTES (64ull << 20)
+
 void ts_args_add(struct ts_args *args, const char *format, ...)
 {
 	size_t left = sizeof(args->room) - args->used;
@@ -71,6 +74,20 @@ bool ts_args_equal(const struct ts_args *a, const struct ts_args *b)
 	return false;
 }
 
+/* Under whole-machine pressure the keeper gets memory only after pages have
+ * been written out, which takes from the reserve: a block for each size class
+ * that is new, 4 MiB when a guest of 256 MiB had swapped out 8 MiB, and a third
+ * of all that is in flight. So more than the store's own default.
+ */
+static uint64_t reserve_bytes(const struct ts_config *config)
+{
+	uint64_t bytes = config->ram.budget_bytes / 10;
+
+	if (bytes < RESERVE_MIN_BYTES)
+		bytes = RESERVE_MIN_BYTES;
+	return bytes < RESERVE_MAX_BYTES ? bytes : RESERVE_MAX_BYTES;
+}
+
 static const char *truth(bool value)
 {
 	return value ? "true" : "false";
@@ -100,6 +117,7 @@ void ts_args_add_engine(struct ts_args *args, const struct ts_config *config,
 	ts_args_add(args, "ram=%" PRIu64, config->ram.budget_bytes);
 	if (config->ram.max_bytes)
 		ts_args_add(args, "ram-max=%" PRIu64, config->ram.max_bytes);
+	ts_args_add(args, "reserve=%" PRIu64, reserve_bytes(config));
 	ts_args_add(args, "level=%d", config->codec.level);
 	ts_args_add(args, "dictionary=%s", truth(config->codec.dictionary));
 	ts_args_add(args, "write-behind=%" PRIu64,

@@ -47,13 +47,20 @@ struct ts_front_ops {
 	bool has_socket;  /* that is an NBD socket */
 
 	/* Make the place where it will serve. What a dead instance left there
-	 * is taken away; nothing of it is in use as swap. @ret_fd is the
-	 * listening socket to lend, or -1.
+	 * is taken away; nothing of it is in use as swap. @ret_fd is what to
+	 * lend to the server, as descriptor 3: the listening socket, or one
+	 * that holds a FUSE connection; or -1.
 	 */
 	int (*prepare)(const struct ts_config *config,
 		       const struct ts_runtime *rt, int *ret_fd,
 		       struct ts_error *error);
 	void (*tidy)(const struct ts_runtime *rt, int fd);
+
+	/* The server has died while a device was being attached: end what
+	 * waits for it. Does nothing when swap is on. NULL where its death
+	 * is enough.
+	 */
+	void (*abort)(const struct ts_runtime *rt);
 
 	/* The command line, the program first. */
 	void (*command)(const struct ts_config *config,
@@ -62,8 +69,21 @@ struct ts_front_ops {
 	const struct ts_probe_ops *probe;
 };
 
+/* Could a successor reach whoever waits? What is behind a socket connects
+ * again; a FUSE connection has to be there still, in @fd.
+ */
+static inline bool ts_front_can_reach(const struct ts_front_ops *front, int fd)
+{
+	return front->has_socket || fd >= 0;
+}
+
 extern const struct ts_front_ops ts_front_nbd;
 extern const struct ts_front_ops ts_front_fuse;
+
+/* How many threads of thinswap-fuse serve: what is configured, but without a
+ * spill file, whose reads a thread waits for, no more than processors.
+ */
+unsigned ts_front_fuse_threads(const struct ts_config *config);
 
 /* A file that belongs to a daemon which runs from its build directory, found
  * from the daemon's own: "<daemon's directory>/<name>". NULL: not there.

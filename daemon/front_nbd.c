@@ -19,9 +19,6 @@
 #define PLUGIN_FILE "nbdkit-thinswap-plugin.so"
 #define SOCKET_NAME "socket"
 
-#define RESERVE_MIN_BYTES (4ull << 20)
-#define RESERVE_MAX_BYTES (64ull << 20)
-
 static int nbd_prepare(const struct ts_config *config,
 		       const struct ts_runtime *rt, int *ret_fd,
 		       struct ts_error *error)
@@ -45,20 +42,6 @@ static bool is_ours(const char *plugin)
 	return strcmp(base, "thinswap") == 0 || strcmp(base, PLUGIN_FILE) == 0;
 }
 
-/* Under whole-machine pressure the keeper gets memory only after pages have
- * been written out, which takes from the reserve: a block for each size class
- * that is new, 4 MiB when a guest of 256 MiB had swapped out 8 MiB, and a third
- * of all that is in flight. So more than the store's own default.
- */
-static uint64_t reserve_bytes(const struct ts_config *config)
-{
-	uint64_t bytes = config->ram.budget_bytes / 10;
-
-	if (bytes < RESERVE_MIN_BYTES)
-		bytes = RESERVE_MIN_BYTES;
-	return bytes < RESERVE_MAX_BYTES ? bytes : RESERVE_MAX_BYTES;
-}
-
 static void nbd_command(const struct ts_config *config,
 			const struct ts_runtime *rt, struct ts_args *args)
 {
@@ -77,7 +60,6 @@ static void nbd_command(const struct ts_config *config,
 	if (!is_ours(plugin))
 		return;
 	ts_args_add_engine(args, config, rt);
-	ts_args_add(args, "reserve=%" PRIu64, reserve_bytes(config));
 	ts_args_add(args, "keep=%s",
 		    ts_runtime_path(rt, TS_MEMORY_FILE, memory));
 }

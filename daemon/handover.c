@@ -14,8 +14,10 @@
 #include "daemon.h"
 #include "log.h"
 #include "memory.h"
+#include "notify.h"
 
-#define ANSWER_TIMEOUT_MS 5000
+/* A machine that is short of memory may have to fetch systemctl from disk. */
+#define ANSWER_TIMEOUT_MS 20000
 
 static bool is_restart(char *jobs, const char *unit)
 {
@@ -43,6 +45,7 @@ bool ts_handover_is_wanted(void)
 
 	if (!unit || !unit[0])
 		return false;
+	ts_notify("EXTEND_TIMEOUT_USEC=%u", 2 * ANSWER_TIMEOUT_MS * 1000);
 	if (ts_run_read(argv, ANSWER_TIMEOUT_MS, jobs, sizeof(jobs),
 			&error) < 0) {
 		ts_log(LOG_WARNING, "stop or restart? %s; taken for a stop",

@@ -17,7 +17,9 @@
 #include "log.h"
 #include "util/size.h"
 
-#define BOOT_ID_BYTES 37
+#define BOOT_ID_BYTES  37
+#define END_TIMEOUT_MS 5000
+#define END_STEP_MS    10
 
 static int read_boot_id(char ret_id[static BOOT_ID_BYTES])
 {
@@ -83,12 +85,27 @@ int ts_memory_look(const struct ts_runtime *rt, struct ts_memory *ret)
 	return err;
 }
 
+/* A process that was killed has it mapped until its last thread has ended,
+ * which may be after its first one is seen to be dead.
+ */
+static int wait_for_users(const struct ts_runtime *rt, struct ts_memory *ret)
+{
+	int err = ts_memory_look(rt, ret);
+
+	for (int ms = 0; err == 0 && ret->users > 0 && ms < END_TIMEOUT_MS;
+	     ms += END_STEP_MS) {
+		usleep(END_STEP_MS * 1000);
+		err = ts_memory_look(rt, ret);
+	}
+	return err;
+}
+
 int ts_memory_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 {
 	char size[TS_SIZE_TEXT_BYTES], path[TS_RUNTIME_PATH_BYTES];
 	struct ts_memory memory;
 
-	if (ts_memory_look(rt, &memory) == 0) {
+	if (wait_for_users(rt, &memory) == 0) {
 		if (memory.users > 0)
 			return ts_fail(error, -EBUSY,
 				       "segment %d of kept memory is in use by "

@@ -64,10 +64,22 @@ int ts_place_make_anew(struct ts_daemon *d, struct ts_error *error)
 	return err;
 }
 
+int ts_place_handed_over(void)
+{
+	return ts_fdstore_take(FD_NAME);
+}
+
 int ts_place_make(struct ts_daemon *d, struct ts_error *error)
 {
 	int fd = ts_fdstore_take(FD_NAME);
 
+	/* A FUSE connection that was taken over with the swap on it. */
+	if (d->listen_fd >= 0) {
+		if (fd >= 0)
+			close(fd);
+		keep(d);
+		return 0;
+	}
 	if (fd >= 0 && is_the_place(d, fd) &&
 	    ts_runtime_set_access(&d->rt, d->front->path,
 				  d->config.security.socket_mode,

@@ -18,6 +18,9 @@ struct ts_daemon;
  */
 int ts_place_make(struct ts_daemon *d, struct ts_error *error);
 
+/* What was handed over and nobody has taken yet; -1: nothing. */
+int ts_place_handed_over(void);
+
 /* Make one, whatever was before: for a successor. */
 int ts_place_make_anew(struct ts_daemon *d, struct ts_error *error);
 

@@ -180,6 +180,8 @@ int ts_revive_begin(struct ts_daemon *d, int status)
 	struct ts_memory memory;
 
 	if ((d->attach.device[0] && !d->attach.ops->reconnect) ||
+	    (d->attach.device[0] && !ts_front_can_reach(d->front,
+							d->listen_fd)) ||
 	    ts_memory_look(&d->rt, &memory) < 0)
 		return -ENOENT;
 	revival->death_ns = now_ns();

@@ -33,7 +33,7 @@
 #include "util/harden.h"
 
 #define TS_SERVER_STACK_BYTES (256u << 10)
-#define TS_LISTEN_FD 3
+#define TS_LISTEN_FD TS_SPAWN_LENT_FD
 #define TS_STANDBY_FD 4 /* what plugin/standby.c takes; see there */
 #define TS_STANDBY_ENV "THINSWAP_STANDBY=4"
 #define TS_SPAWN_ARGS 31

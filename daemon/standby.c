@@ -66,8 +66,8 @@ int ts_standby_check(const struct ts_daemon *d, struct ts_error *error)
 
 	if (!d->front->has_socket || !keeps_memory(&d->server_args))
 		return ts_fail(error, -EOPNOTSUPP,
-			       "%s keeps nothing that another server could "
-			       "take over", d->server.name);
+			       "%s is not replaced while it lives",
+			       d->server.name);
 	if (ts_memory_look(&d->rt, &memory) < 0)
 		return ts_fail(error, -EOPNOTSUPP, "no memory is kept");
 	return 0;
@@ -161,20 +161,49 @@ static int spawn(struct ts_daemon *d, struct ts_error *error)
 static int on_end(sd_event_source *source, int fd, uint32_t events,
 		  void *opaque);
 
-static int make_ready(struct ts_daemon *d, struct ts_error *error)
+static int hear_ready(struct ts_daemon *d, struct ts_error *error)
 {
 	struct ts_standby *standby = &d->standby;
 	char line[640];
 	int err;
 
-	err = spawn(d, error);
-	if (err == 0)
-		err = hear(d, READY_TIMEOUT_MS, line, sizeof(line), error);
+	err = hear(d, READY_TIMEOUT_MS, line, sizeof(line), error);
 	if (err == 0 && sscanf(line, "ready %lu", &standby->own_bytes) != 1)
 		err = ts_fail(error, -EPROTO, "it said \"%.64s\"", line);
+	return err;
+}
+
+static int say(struct ts_standby *standby, const char *word,
+	       struct ts_error *error)
+{
+	ssize_t len = (ssize_t)strlen(word);
+
+	if (send(standby->control_fd, word, len, MSG_NOSIGNAL) != len)
+		return ts_fail(error, -errno, "the standby has ended");
+	return 0;
+}
+
+static int connect_it(struct ts_daemon *d, struct ts_error *error)
+{
+	int err;
+
+	err = d->attach.ops->prepare(&d->attach, SOCKET_NAME,
+				     &d->standby.child, error);
+	if (err == 0)
+		err = say(&d->standby, "again\n", error);
+	return err < 0 ? err : hear_ready(d, error);
+}
+
+static int make_ready(struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_standby *standby = &d->standby;
+	int err;
+
+	err = spawn(d, error);
+	if (err == 0)
+		err = hear_ready(d, error);
 	if (err == 0 && d->attach.device[0] && d->attach.ops->prepare)
-		err = d->attach.ops->prepare(&d->attach, SOCKET_NAME,
-					     &standby->child, error);
+		err = connect_it(d, error);
 	if (err == 0) {
 		err = sd_event_add_io(d->event, &standby->end_source,
 				      standby->child.pidfd, EPOLLIN, on_end,
@@ -183,16 +212,6 @@ static int make_ready(struct ts_daemon *d, struct ts_error *error)
 			ts_fail(error, err, "event loop: %m");
 	}
 	return err < 0 ? err : 0;
-}
-
-/* With what its connections have taken since it was ready. */
-static void measure(struct ts_standby *standby)
-{
-	struct ts_harden_facts facts;
-
-	if (ts_harden_observe(standby->child.pid, &facts) == 0)
-		standby->own_bytes = facts.rss_bytes - facts.anon_shm_bytes -
-				     facts.file_bytes;
 }
 
 int ts_standby_start(struct ts_daemon *d, const struct ts_args *args,
@@ -209,7 +228,6 @@ int ts_standby_start(struct ts_daemon *d, const struct ts_args *args,
 		ts_standby_end(d);
 		return err;
 	}
-	measure(standby);
 	ts_log(LOG_INFO, "%s (pid %d) stands by to take over; it takes %s for "
 	       "itself", standby->child.name, standby->child.pid,
 	       ts_size_format(standby->own_bytes, own, sizeof(own)));
@@ -259,9 +277,9 @@ static int take(struct ts_daemon *d, struct ts_error *error)
 	int err;
 
 	ts_place_doubt(d);
-	if (send(standby->control_fd, "take\n", 5, MSG_NOSIGNAL) != 5)
-		return ts_fail(error, -errno, "the standby has ended");
-	err = hear(d, TAKE_TIMEOUT_MS, line, sizeof(line), error);
+	err = say(standby, "take\n", error);
+	if (err == 0)
+		err = hear(d, TAKE_TIMEOUT_MS, line, sizeof(line), error);
 	if (err == 0 && strcmp(line, "taken") != 0)
 		err = ts_fail(error, -EPROTO, "it said \"%.64s\"", line);
 	if (err == 0)

@@ -14,6 +14,7 @@
 
 #include "adopt.h"
 #include "control.h"
+#include "guard.h"
 #include "log.h"
 #include "fdstore.h"
 #include "link.h"
@@ -219,6 +220,19 @@ static int run_check_device(struct ts_daemon *d, struct ts_error *error)
 				    d->attach.size_bytes, error);
 }
 
+static void check_successor(const struct ts_attach *attach,
+			    struct ts_harden_table *table)
+{
+	const char *lacks = NULL;
+
+	if (attach->ops->lacks_successor)
+		lacks = attach->ops->lacks_successor();
+	ts_harden_add(table, "path", "death of the server",
+		      "a successor goes on", lacks,
+		      "all that is swapped out is lost when it dies", "%s",
+		      lacks ? "nobody can" : "a successor goes on");
+}
+
 static void make_table(struct ts_daemon *d)
 {
 	struct ts_harden_table *table = &d->harden;
@@ -243,6 +257,7 @@ static void make_table(struct ts_daemon *d)
 			      attach->ops->limits ? "kernel nbd" : NULL,
 			      attach->ops->limits,
 			      "route %s", attach->ops->name);
+		check_successor(attach, table);
 	}
 }
 
@@ -331,6 +346,41 @@ int ts_daemon_unserve(struct ts_daemon *d, struct ts_error *error)
 	return ts_steps_undo(d, serve_steps, &d->serve, error);
 }
 
+static void abort_waiting(void *opaque)
+{
+	struct ts_daemon *d = opaque;
+
+	ts_log(LOG_ERR, "%s died while its device was being attached",
+	       d->server.name);
+	d->front->abort(&d->rt);
+}
+
+/* Run the steps while somebody watches the server. */
+static int run_guarded(struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_guard *guard = NULL;
+	int err = 0;
+
+	if (d->front->abort)
+		err = ts_guard_start(&d->server, abort_waiting, d, &guard,
+				     error);
+	if (err == 0)
+		err = ts_steps_run(d, device_steps, N(device_steps),
+				   &d->device, error);
+	if (!ts_guard_stop(guard))
+		return err;
+	/* The last steps may have found in the page cache what they needed. */
+	if (err == 0) {
+		struct ts_error second;
+
+		ts_steps_undo(d, device_steps, &d->device, &second);
+		err = ts_fail(error, -EPIPE, "%s has died", d->server.name);
+	}
+	/* What was given up is of no use to a successor. */
+	ts_place_remove(d);
+	return err;
+}
+
 int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error)
 {
 	int err;
@@ -339,8 +389,7 @@ int ts_daemon_attach(struct ts_daemon *d, bool swapon, struct ts_error *error)
 		return ts_fail(error, -EALREADY, "%s is attached already",
 			       d->attach.device);
 	d->wants_swapon = swapon;
-	err = ts_steps_run(d, device_steps, N(device_steps), &d->device,
-			   error);
+	err = run_guarded(d, error);
 	if (err == 0)
 		ts_log(LOG_NOTICE, "%s is %s", d->attach.device,
 		       swapon ? "on as swap" : "attached, with a swap header");

@@ -61,7 +61,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 	uint8_t which[TS_BATCH_PAGES], codec[TS_BATCH_PAGES];
 	uint64_t tried = 0, made_bytes = 0;
 	ts_obj obj[TS_BATCH_PAGES];
-	uint64_t start_ns = ts_now_ns();
+	uint64_t start = ts_stats_start();
 	unsigned n = 0;
 	int err;
 
@@ -85,7 +85,7 @@ static int place(struct ts_media *media, struct ts_batch *batch)
 		n++;
 	}
 
-	ts_stats_took(&media->stats, TS_HIST_compress, start_ns,
+	ts_stats_took(&media->stats, TS_HIST_compress, start,
 		      (unsigned)tried);
 	ts_stats_add(&media->stats, TS_STAT_compressed_pages, (int64_t)tried);
 	ts_stats_add(&media->stats, TS_STAT_compressed_bytes,
@@ -153,7 +153,7 @@ static void restore(struct ts_media *media, struct ts_reading *reading,
 		    uint64_t mask)
 {
 	unsigned n = (unsigned)__builtin_popcountll(mask);
-	uint64_t start_ns = ts_now_ns();
+	uint64_t start = ts_stats_start();
 
 	for (; mask; mask &= mask - 1) {
 		unsigned i = ts_batch_first(mask);
@@ -161,7 +161,7 @@ static void restore(struct ts_media *media, struct ts_reading *reading,
 		if (restore_page(reading, i))
 			reading->bad |= 1ull << i;
 	}
-	ts_stats_took(&media->stats, TS_HIST_decompress, start_ns, n);
+	ts_stats_took(&media->stats, TS_HIST_decompress, start, n);
 }
 
 unsigned ts_ram_object_bytes(ts_word word)

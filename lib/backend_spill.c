@@ -57,7 +57,7 @@ static void restore(struct ts_media *media, struct ts_reading *reading,
 		     __builtin_popcountll(mask));
 	while (mask) {
 		struct ts_fetch fetch[TS_IO_DEPTH];
-		uint64_t start_ns = ts_now_ns();
+		uint64_t start = ts_stats_start();
 		unsigned which[TS_IO_DEPTH], n = 0;
 
 		for (; mask && n < TS_IO_DEPTH; mask &= mask - 1) {
@@ -66,7 +66,7 @@ static void restore(struct ts_media *media, struct ts_reading *reading,
 			n++;
 		}
 		ts_spill_fetch(media->spill, n, fetch);
-		ts_stats_took(&media->stats, TS_HIST_spill_read, start_ns, 1);
+		ts_stats_took(&media->stats, TS_HIST_spill_read, start, 1);
 		for (unsigned k = 0; k < n; k++)
 			if (finish(media, reading, which[k], &fetch[k]))
 				reading->bad |= 1ull << which[k];

@@ -39,6 +39,10 @@ static ZSTD_CCtx_params *new_params(int level)
 	ZSTD_CCtxParams_setParameter(params, ZSTD_c_format,
 				     ZSTD_f_zstd1_magicless);
 	ZSTD_CCtxParams_setParameter(params, ZSTD_c_contentSizeFlag, 0);
+	/* The word knows the dictionary; its number would be 4 bytes a page,
+	 * and the first byte not be zero.
+	 */
+	ZSTD_CCtxParams_setParameter(params, ZSTD_c_dictIDFlag, 0);
 	return params;
 }
 

@@ -156,7 +156,7 @@ static void count(struct walk *w, uint64_t slot, ts_word word, bool unread)
 	found->unread += unread;
 	if (kind == TS_SPILL)
 		found->record_bytes += ts_word_len(word) + TS_RECORD_EXTRA;
-	else if (ts_kind_stored(kind))
+	else if (ts_kind_stored(kind) && kind != TS_STAGED)
 		found->stored_bytes += ts_word_len(word);
 }
 

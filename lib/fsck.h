@@ -32,7 +32,8 @@ struct ts_fsck {
 	/* What there is. */
 	uint64_t leaves, clusters, blocks;
 	uint64_t slots[TS_KINDS]; /* by kind; none is not counted */
-	uint64_t stored_bytes, record_bytes;
+	uint64_t stored_bytes; /* in memory; without what is yet to compress */
+	uint64_t record_bytes;
 	uint64_t dictionaries;
 
 	/* What is wrong with it. */

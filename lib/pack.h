@@ -44,7 +44,7 @@ struct ts_pack {
 	unsigned n_pinned;
 	unsigned n_emptied; /* of those, how many will be free then */
 	struct ts_transfer transfer;
-	uint64_t started_ns; /* when its write was */
+	uint64_t started; /* ts_stats_start() of its write */
 	bool busy;           /* being written */
 };
 

@@ -248,7 +248,7 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 		  uint64_t off)
 {
 	struct ts_core *core = &store->core;
-	uint64_t start_ns = ts_now_ns();
+	uint64_t start = ts_stats_start();
 	uint8_t *data = buf;
 	int err = ts_store_range(store, len, off);
 
@@ -265,7 +265,7 @@ int ts_store_read(struct ts_store *store, void *buf, uint64_t len,
 		off += p.len;
 		len -= p.len;
 	}
-	ts_stats_took(&core->media.stats, TS_HIST_read, start_ns, 1);
+	ts_stats_took(&core->media.stats, TS_HIST_read, start, 1);
 	return err;
 }
 
@@ -273,7 +273,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		   uint64_t off)
 {
 	struct ts_core *core = &store->core;
-	uint64_t start_ns = ts_now_ns();
+	uint64_t start = ts_stats_start();
 	const uint8_t *data = buf;
 	int err = ts_store_range(store, len, off);
 
@@ -292,7 +292,7 @@ int ts_store_write(struct ts_store *store, const void *buf, uint64_t len,
 		len -= p.len;
 	}
 	count_refusal(core, err);
-	ts_stats_took(&core->media.stats, TS_HIST_write, start_ns, 1);
+	ts_stats_took(&core->media.stats, TS_HIST_write, start, 1);
 	return err;
 }
 
@@ -326,21 +326,21 @@ static void discard_slots(struct ts_core *core, uint64_t slot, uint64_t end)
 
 int ts_store_discard(struct ts_store *store, uint64_t len, uint64_t off)
 {
-	uint64_t start_ns = ts_now_ns();
+	uint64_t start = ts_stats_start();
 	int err = ts_store_range(store, len, off);
 
 	if (!err)
 		discard_slots(&store->core,
 			      (off + TS_SLOT_BYTES - 1) >> TS_SLOT_SHIFT,
 			      (off + len) >> TS_SLOT_SHIFT);
-	ts_stats_took(&store->core.media.stats, TS_HIST_discard, start_ns, 1);
+	ts_stats_took(&store->core.media.stats, TS_HIST_discard, start, 1);
 	return err;
 }
 
 int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 {
 	struct ts_core *core = &store->core;
-	uint64_t start_ns = ts_now_ns();
+	uint64_t start = ts_stats_start();
 	int err = ts_store_range(store, len, off);
 
 	while (len && !err) {
@@ -359,6 +359,6 @@ int ts_store_zero(struct ts_store *store, uint64_t len, uint64_t off)
 		}
 	}
 	count_refusal(core, err);
-	ts_stats_took(&core->media.stats, TS_HIST_discard, start_ns, 1);
+	ts_stats_took(&core->media.stats, TS_HIST_discard, start, 1);
 	return err;
 }

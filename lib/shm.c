@@ -109,13 +109,16 @@ static void make_table(uint8_t *at, size_t bytes)
 int ts_shm_prepare(int id, const uint8_t **ret_base, size_t *ret_bytes)
 {
 	struct shmid_ds ds;
-	uint8_t *base;
+	uint8_t *base = prepared.base;
 
 	if (shmctl(id, IPC_STAT, &ds))
 		return -errno;
 	if (ds.shm_perm.uid != geteuid() || (ds.shm_perm.mode & 077))
 		return -EPERM;
-	base = shmat(id, NULL, 0);
+	if (base && prepared.id != id)
+		return -EBUSY;
+	if (!base)
+		base = shmat(id, NULL, 0);
 	if (base == (void *)-1)
 		return -errno;
 	madvise(base, ds.shm_segsz, MADV_DONTDUMP);

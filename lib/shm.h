@@ -42,7 +42,8 @@ int ts_shm_attach(struct ts_shm *shm, int id);
 /* Map a segment although its process lives, to have ready what mapping it
  * takes: every two MiB of it that hold something get their page table. The
  * next ts_shm_attach() of the same number uses that mapping, once nobody else
- * has the segment mapped. One segment a process; nothing in it is touched.
+ * has the segment mapped. One segment a process, and it can be prepared again;
+ * nothing in it is touched.
  * @ret_base is its start. Returns 0 or -errno.
  */
 int ts_shm_prepare(int id, const uint8_t **ret_base, size_t *ret_bytes);

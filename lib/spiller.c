@@ -215,7 +215,7 @@ static unsigned collect(struct ts_spiller *spiller)
 			continue;
 		}
 		note_success(spiller);
-		ts_stats_took(stats, TS_HIST_spill_write, pack->started_ns, 1);
+		ts_stats_took(stats, TS_HIST_spill_write, pack->started, 1);
 		ts_spill_file_uncache(&spiller->core->media.spill->file,
 				      pack->transfer.off, TS_SEGMENT_BYTES,
 				      true);
@@ -245,7 +245,7 @@ static void write_pack(struct ts_spiller *spiller, struct ts_pack *pack)
 	TS_FAULT_POINT("pack: records sealed");
 	ts_pack_end(pack, spill);
 	ts_wear_spend(&spiller->wear, pack->transfer.bytes);
-	pack->started_ns = ts_now_ns();
+	pack->started = ts_stats_start();
 	ts_io_start(&spiller->io, &pack->transfer);
 	ts_io_poll(&spiller->io);
 }

@@ -13,7 +13,7 @@
 
 #include "latency.h"
 #include "util/atomic.h"
-#include "util/lock.h"
+#include "util/ticks.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +37,13 @@ enum ts_latency_id {
 };
 
 #define TS_STAT_SHARDS 16u
+
+/* 0 in one build only, by which tests/bench/statscost.py finds what counting
+ * and timing cost: nothing is then counted or timed.
+ */
+#ifndef TS_STATS_ON
+#define TS_STATS_ON 1
+#endif
 
 struct ts_stats_shard {
 	_Alignas(64) int64_t value[TS_N_STATS];
@@ -68,7 +75,7 @@ unsigned ts_stats_shard(void);
 static inline void ts_stats_add(struct ts_stats *stats, enum ts_stat which,
 				int64_t by)
 {
-	if (by)
+	if (TS_STATS_ON && by)
 		ts_add_relaxed(&stats->shard[ts_stats_shard()].value[which],
 			       by);
 }
@@ -80,14 +87,15 @@ static inline void ts_stats_add(struct ts_stats *stats, enum ts_stat which,
  */
 static inline void ts_stats_begin(struct ts_stats *stats)
 {
-	ts_add_relaxed(&stats->shard[ts_stats_shard()].begun, 1);
+	if (TS_STATS_ON)
+		ts_add_relaxed(&stats->shard[ts_stats_shard()].begun, 1);
 }
 
 static inline void ts_stats_move(struct ts_stats *stats, enum ts_stat which,
 				 int64_t by)
 {
 	/* Who sees this sees that the change has begun; see read_values(). */
-	if (by)
+	if (TS_STATS_ON && by)
 		ts_add_release(&stats->shard[ts_stats_shard()].value[which],
 			       by);
 }
@@ -95,7 +103,14 @@ static inline void ts_stats_move(struct ts_stats *stats, enum ts_stat which,
 static inline void ts_stats_end(struct ts_stats *stats)
 {
 	/* Who sees this sees the whole change. */
-	ts_add_release(&stats->shard[ts_stats_shard()].ended, 1);
+	if (TS_STATS_ON)
+		ts_add_release(&stats->shard[ts_stats_shard()].ended, 1);
+}
+
+/* The start of something that is timed. */
+static inline uint64_t ts_stats_start(void)
+{
+	return TS_STATS_ON ? ts_ticks() : 0;
 }
 
 /* Record that @n things took @ns each. */
@@ -109,13 +124,15 @@ static inline void ts_stats_time(struct ts_stats *stats,
 	ts_add_relaxed(&hist->sum_ns, ns * n);
 }
 
-/* The same for the time since @start_ns, in which @n things were done. */
+/* The same for the time since @start, of ts_stats_start(), in which @n things were
+ * done.
+ */
 static inline void ts_stats_took(struct ts_stats *stats,
-				 enum ts_latency_id which, uint64_t start_ns,
+				 enum ts_latency_id which, uint64_t start,
 				 unsigned n)
 {
-	if (n)
-		ts_stats_time(stats, which, (ts_now_ns() - start_ns) / n, n);
+	if (TS_STATS_ON && n)
+		ts_stats_time(stats, which, ts_ticks_since_ns(start) / n, n);
 }
 
 /* One value; exact when nothing is running. */

@@ -20,13 +20,15 @@
 #include <unistd.h>
 
 /* Coders: no more encoders than processors, since compressing is all they do;
- * more decoders, so that a read seldom queues behind another.
+ * more decoders, so that a read seldom queues behind another; and those that
+ * the readers of the spill file hold meanwhile.
  */
 static int init_codec(struct ts_core *core, int level)
 {
 	unsigned n = ts_n_cpus();
+	unsigned n_reading = core->media.spill ? TS_READERS : 0;
 
-	return ts_codec_init(&core->media.codec, level, n, 2 * n);
+	return ts_codec_init(&core->media.codec, level, n, 2 * n + n_reading);
 }
 
 static size_t round_up(size_t n, size_t to)
@@ -146,6 +148,7 @@ static int init_stats(struct ts_store *store, const char *path, char *err,
 	struct ts_stats *stats = &store->core.media.stats;
 	int error = 0;
 
+	ts_ticks_init();
 	if (path)
 		error = ts_statsfile_new(file, path, TS_VERSION, err,
 					 err_bytes);

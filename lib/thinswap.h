@@ -113,7 +113,8 @@ int ts_store_new(const struct ts_params *params, struct ts_store **ret_store,
 /* For a process that waits to take over the pages which another one keeps at
  * params->keep_path: look whether this build can read them, and have ready the
  * memory that ts_store_new() and ts_store_start() will take, so that they find
- * it although the machine has none left. What is kept is not touched. Returns
+ * it although the machine has none left. Again after other things have taken
+ * memory: they may have had what was meant for it. Nothing kept is touched. Returns
  * 0, or -errno with a sentence in @err: -EPROTO, another layout; -EINVAL,
  * other sizes.
  */

@@ -19,7 +19,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ONE_IN 8u
+/* The first dictionary is wanted soon. But what is swapped first may all be one
+ * program's, so the second is made of pages spread over 128 MiB.
+ */
+#define FIRST_ONE_IN 8u
+#define ONE_IN 64u
 /* A window is 64 MiB of pages; an eighth worse is worth a new dictionary. */
 #define WINDOW_PAGES 16384u
 #define WORSE_BY 8u
@@ -66,7 +70,7 @@ void ts_train_offer(struct ts_train *train, const void *page)
 	/* Acquire: pairs with the keeper, that has just set up the sample. */
 	if (ts_load_acquire(&train->state) != TS_TRAIN_SAMPLING)
 		return;
-	if (ts_add_relaxed(&train->offered, 1) % ONE_IN)
+	if (ts_add_relaxed(&train->offered, 1) % train->one_in)
 		return;
 	i = ts_add_relaxed(&train->taken, 1);
 	if (i >= TS_SAMPLE_PAGES)
@@ -96,6 +100,7 @@ static bool begin_sampling(struct ts_train *train)
 	}
 	train->shared = shared;
 	train->shared->level = train->codec->dicts.level;
+	train->one_in = train->n_trained == 1 ? ONE_IN : FIRST_ONE_IN;
 	ts_store_relaxed(&train->taken, 0);
 	ts_store_relaxed(&train->copied, 0);
 	ts_store_release(&train->state, TS_TRAIN_SAMPLING);
@@ -138,6 +143,7 @@ static void take_result(struct ts_train *train, int status)
 	if (WIFEXITED(status) && !WEXITSTATUS(status) && t->dict_bytes &&
 	    !ts_dicts_add(&train->codec->dicts, t->dict, t->dict_bytes))
 		ts_stats_add(train->stats, TS_STAT_dictionaries, 1);
+	train->n_trained++;
 	train->reference = 0;
 	begin_window(train);
 }
@@ -171,9 +177,11 @@ static bool due(struct ts_train *train)
 
 static bool step_idle(struct ts_train *train)
 {
-	bool first = !train->codec->dicts.added && !train->reference;
+	/* A dictionary that was kept is as good as the second. */
+	bool early = train->n_trained ? train->n_trained < 2 :
+					!train->codec->dicts.added;
 
-	if (train->failed || (!first && !due(train)))
+	if (train->failed || (!early && !due(train)))
 		return false;
 	return begin_sampling(train);
 }

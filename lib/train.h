@@ -4,10 +4,11 @@
  *	idle --due--> sampling --sample full--> training --child ended--> idle
  *
  * Pages are sampled on their way into the store, one in eight, until there are
- * enough. A short-lived child process (thinswap-train) then makes a dictionary
+ * enough; for the second dictionary one in 64. A short-lived child process (thinswap-train) then makes a dictionary
  * of them, and says whether it wins over none: training takes memory and time
  * that the serving process does not have. A dictionary is due at the start,
- * and again when pages compress worse than just after the last one.
+ * again after that, and then when pages compress worse than just after the last
+ * one.
  *
  * Threads  ts_train_offer() is for every writer; the rest is the keeper's.
  */
@@ -51,6 +52,7 @@ struct ts_train {
 	 */
 	uint64_t window_pages, window_bytes; /* counters at its start */
 	uint32_t reference;
+	unsigned one_in, n_trained;
 	bool failed; /* the program does not start: said once */
 };
 
@@ -58,8 +60,8 @@ void ts_train_init(struct ts_train *train, const char *program,
 		   struct ts_codec *codec, struct ts_stats *stats);
 void ts_train_fini(struct ts_train *train);
 
-/* A page that is about to be compressed. Cheap, and a copy of one in eight
- * while sampling.
+/* A page that is about to be compressed. Cheap, and a copy of some while
+ * sampling.
  */
 void ts_train_offer(struct ts_train *train, const void *page);
 

@@ -75,11 +75,13 @@ static int parse_number(const char *text, int64_t *ret, char *why,
 static int parse_bool(const char *text, int64_t *ret, char *why,
 		      size_t why_bytes)
 {
-	if (strcmp(text, "true") && strcmp(text, "false")) {
-		snprintf(why, why_bytes, "must be true or false");
+	bool on = !strcmp(text, "on") || !strcmp(text, "true");
+
+	if (!on && strcmp(text, "off") && strcmp(text, "false")) {
+		snprintf(why, why_bytes, "must be on or off");
 		return -EINVAL;
 	}
-	*ret = !strcmp(text, "true");
+	*ret = on;
 	return 0;
 }
 

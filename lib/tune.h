@@ -7,7 +7,7 @@
  *	high-water     percent of ram, spilling begins spill (low-water stays
  *	                                                below it)
  *	low-water      percent of ram, spilling ends   spill
- *	ram-admission  true or false                   spill
+ *	ram-admission  on or off, true or false        spill
  *	write-budget   bytes a day, 0 without limit    spill
  *
  * Asker    ts_tune_parse(), then ts_tune_ask() with the statistics file of the

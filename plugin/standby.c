@@ -90,18 +90,50 @@ static int take_over(struct ts_store **ret, char *err, size_t err_bytes)
 	return error;
 }
 
-/* Ends the process without cleaning up: what is kept is not ours to remove. */
-static void *wait_and_take(void *opaque)
+static unsigned long long own_bytes(void)
 {
-	struct ts_store *store;
-	char line[16], err[512];
+	struct ts_harden_facts facts;
+
+	if (ts_harden_observe(getpid(), &facts))
+		return 0;
+	return facts.rss_bytes - facts.anon_shm_bytes - facts.file_bytes;
+}
+
+/* Buffers of connections come from the same heap as the store's memory. */
+static void be_ready(void)
+{
+	char err[512];
+
+	if (ts_store_rehearse(params, err, sizeof(err))) {
+		nbdkit_error("%s", err);
+		tell("refused %s", err);
+		_exit(EXIT_FAILURE);
+	}
+	tell("ready %llu", own_bytes());
+}
+
+/* Or told to be ready again. Ends when there is nobody who could tell. */
+static bool told_to_take(void)
+{
+	char line[16];
 	ssize_t got;
 
 	do {
 		got = recv(fd, line, sizeof(line), 0);
 	} while (got < 0 && errno == EINTR);
-	if (got < 5 || memcmp(line, "take\n", 5))
+	if (got <= 0)
 		_exit(EXIT_SUCCESS);
+	return got >= 5 && memcmp(line, "take\n", 5) == 0;
+}
+
+/* Ends the process without cleaning up: what is kept is not ours to remove. */
+static void *wait_and_take(void *opaque)
+{
+	struct ts_store *store;
+	char err[512];
+
+	while (!told_to_take())
+		be_ready();
 	enter(TAKING);
 	if (take_over(&store, err, sizeof(err))) {
 		nbdkit_error("%s", err);
@@ -113,15 +145,6 @@ static void *wait_and_take(void *opaque)
 	tell("taken");
 	close(fd);
 	return NULL;
-}
-
-static unsigned long long own_bytes(void)
-{
-	struct ts_harden_facts facts;
-
-	if (ts_harden_observe(getpid(), &facts))
-		return 0;
-	return facts.rss_bytes - facts.anon_shm_bytes - facts.file_bytes;
 }
 
 int ts_standby_begin(const struct ts_params *given, bool rt,

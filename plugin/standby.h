@@ -7,6 +7,8 @@
  *
  *	< ready BYTES       it waits; BYTES is what it has for itself alone
  *	< refused SENTENCE  it cannot read what is kept, and ends
+ *	> again             connections were made: be ready beside them
+ *	< ready BYTES
  *	> take              the server is dead: take over
  *	< taken             requests are served from what was kept
  *	< failed SENTENCE   they are not, and it ends

@@ -64,18 +64,15 @@ static int parse(int argc, char **argv, struct options *o, struct ts_cli *cli)
 static int fail(const struct ts_cli *cli, int error, const char *text)
 {
 	enum ts_exit code = TS_EXIT_FAILED;
+	char sentence[700];
 
 	if (error == -EACCES || error == -EPERM)
 		code = TS_EXIT_NO_PERMISSION;
 	else if (error == -ENOENT || error == -ESRCH)
 		code = TS_EXIT_NO_DAEMON;
-	if (cli->json)
-		ts_cli_print_json(json_pack("{s:b, s:i, s:s}", "ok", 0,
-					    "exit_code", code, "error", text));
-	else
-		fprintf(stderr, "thinswap: %s%s\n", text,
-			code == TS_EXIT_NO_PERMISSION ? "; try sudo" : "");
-	return code;
+	snprintf(sentence, sizeof(sentence), "%s%s", text,
+		 code == TS_EXIT_NO_PERMISSION ? "; try sudo" : "");
+	return ts_cli_fail(cli, (int)code, sentence);
 }
 
 /* By the server's process, which the statistics name. */
@@ -130,8 +127,8 @@ static bool is_served(int segment)
 }
 
 static const char *const kind_names[TS_KINDS] = {
-	[TS_ZERO] = "zero", [TS_FILL] = "fill",   [TS_RAM] = "ram",
-	[TS_RAW] = "raw",   [TS_SPILL] = "spill",
+	[TS_ZERO] = "zero", [TS_FILL] = "fill", [TS_STAGED] = "staged",
+	[TS_RAM] = "ram",   [TS_RAW] = "raw",   [TS_SPILL] = "spill",
 };
 
 static const char *const fault_names[TS_FSCK_FAULTS] = {

@@ -21,7 +21,7 @@ static const char head[] =
 	"  level=N               of zstd, -7 to 19, for pages from now on\n"
 	"  high-water=PERCENT    of ram in use: spilling begins\n"
 	"  low-water=PERCENT     of ram in use: spilling ends\n"
-	"  ram-admission=BOOL    false: everything goes on to spill\n"
+	"  ram-admission=on|off  off: everything goes on to spill\n"
 	"  write-budget=SIZE     most bytes a day to spill; 0: no limit\n";
 
 /* Returns -1 to go on, or an exit code. */

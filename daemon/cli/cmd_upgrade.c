@@ -19,8 +19,8 @@ static void print_result(const json_t *result)
 	printf("thinswapd is %s now; its server (pid %d) is %s\n",
 	       json_string_value(json_object_get(result, "version")),
 	       (int)json_integer_value(json_object_get(result, "server_pid")),
-	       replaced ? "a new one" : "the same: it keeps nothing that "
-					"another could take over");
+	       replaced ? "a new one" : "the same: one of its kind is not "
+					"replaced while it lives");
 }
 
 int ts_cmd_upgrade(int argc, char **argv, const struct ts_cli *given)

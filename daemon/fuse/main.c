@@ -29,8 +29,6 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#define DEFAULT_THREADS 4u
-
 /* Code, stacks, buffers and contexts. */
 #define LOCKED_BESIDE_RAM_BYTES ((uint64_t)64 << 20)
 
@@ -43,8 +41,9 @@ struct options {
 static const char usage[] =
 	"Usage: thinswap-fuse [options] MOUNTPOINT size=SIZE [key=value...]\n"
 	"Show a compressed, thin device as the file MOUNTPOINT/swap.\n"
-	"  -t, --threads N    threads that answer (default 4)\n"
+	"  -t, --threads N    threads that answer (default 2 to 4, one a core)\n"
 	"      --ready-fd FD  write a line there when the file can be used\n"
+	"      --connection FD  serve a connection that is mounted already\n"
 	"  -h, --help\n"
 	"  -V, --version\n"
 	"Keys are those of nbdkit-thinswap-plugin(1): size, ram, level, ...\n"
@@ -65,6 +64,29 @@ static int parse_number(const char *text, unsigned min, unsigned max,
 	return 0;
 }
 
+/* The argument of the option that is being parsed. */
+static int parse_fd(const char *option, int *ret)
+{
+	unsigned fd;
+
+	if (parse_number(optarg, 0, 1u << 20, &fd)) {
+		ts_log(LOG_ERR, "%s %s: not a descriptor", option, optarg);
+		return -EINVAL;
+	}
+	*ret = (int)fd;
+	return 0;
+}
+
+/* One a core is enough for what never waits. More are worse: the kernel wakes
+ * them in turn, and each then has a place in the scheduler's queue of its own.
+ */
+static unsigned default_threads(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 2 ? 2 : n > 4 ? 4 : (unsigned)n;
+}
+
 /* It lies beside this program or where it is installed. */
 static void find_trainer(struct ts_params *params)
 {
@@ -75,25 +97,31 @@ static void find_trainer(struct ts_params *params)
 	ts_params_find_trainer(params, len > 0 ? dirname(exe) : NULL);
 }
 
+/* The command line stays as it is: thinswapd reads what a server was told. */
+static int parse_parameter(struct options *o, const char *arg)
+{
+	const char *value = strchr(arg, '=');
+	char key[64], err[512];
+
+	if (!value) {
+		ts_log(LOG_ERR, "%s: not a key=value parameter", arg);
+		return -EINVAL;
+	}
+	snprintf(key, sizeof(key), "%.*s", (int)(value - arg), arg);
+	if (ts_params_set(&o->params, key, value + 1, err, sizeof(err))) {
+		ts_log(LOG_ERR, "%s", err);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int parse_parameters(struct options *o, int n, char **args)
 {
 	char err[512];
 
-	for (int i = 0; i < n; i++) {
-		char *value = strchr(args[i], '=');
-
-		if (!value) {
-			ts_log(LOG_ERR, "%s: not a key=value parameter",
-			       args[i]);
+	for (int i = 0; i < n; i++)
+		if (parse_parameter(o, args[i]) < 0)
 			return -EINVAL;
-		}
-		*value++ = '\0';
-		if (ts_params_set(&o->params, args[i], value, err,
-				  sizeof(err))) {
-			ts_log(LOG_ERR, "%s", err);
-			return -EINVAL;
-		}
-	}
 	find_trainer(&o->params);
 	if (ts_params_finish(&o->params, err, sizeof(err))) {
 		ts_log(LOG_ERR, "%s", err);
@@ -115,14 +143,16 @@ static int parse_options(struct options *o, int argc, char **argv)
 	static const struct option long_options[] = {
 		{"threads", required_argument, NULL, 't'},
 		{"ready-fd", required_argument, NULL, 'r'},
+		{"connection", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{0},
 	};
-	unsigned fd;
 	int c;
 
-	*o = (struct options){.fuse.threads = DEFAULT_THREADS, .ready_fd = -1};
+	*o = (struct options){.fuse.threads = default_threads(),
+			      .fuse.connection_fd = -1,
+			      .ready_fd = -1};
 	ts_params_init(&o->params);
 	o->params.event = log_event;
 	while ((c = getopt_long(argc, argv, "t:hV", long_options, NULL)) !=
@@ -136,12 +166,12 @@ static int parse_options(struct options *o, int argc, char **argv)
 			       TS_FUSE_THREADS_MAX);
 			return -EINVAL;
 		case 'r':
-			if (!parse_number(optarg, 0, 1u << 20, &fd)) {
-				o->ready_fd = (int)fd;
+			if (!parse_fd("--ready-fd", &o->ready_fd))
 				break;
-			}
-			ts_log(LOG_ERR, "--ready-fd %s: not a descriptor",
-			       optarg);
+			return -EINVAL;
+		case 'c':
+			if (!parse_fd("--connection", &o->fuse.connection_fd))
+				break;
 			return -EINVAL;
 		case 'h':
 			fputs(usage, stdout);

@@ -9,7 +9,9 @@
  * - a descriptor of its own, cloned (FUSE_DEV_IOC_CLONE), so that answers do
  *   not meet on one lock in the kernel. libfuse keeps its own clones private,
  *   but it reads and writes through functions that we give it, and those use
- *   the calling thread's;
+ *   the calling thread's. Where more threads were asked for than the
+ *   connection was made for, some share one: what only this process had
+ *   opened would be closed with it, and its requests failed;
  * - a buffer, locked and touched. The header of a write is received right
  *   before a page border, so that the data begin on it:
  *
@@ -21,17 +23,23 @@
  *   small structure a request and frees it at the answer, and gets the same
  *   one back each time.
  *
- * Mounting is one mount(2): whoever attaches loop devices is root, and needs
- * no helper that might be missing or that might leave something behind.
+ * A connection begins with the kernel's INIT, once. One that is taken over has
+ * it behind it, which shows in that something else comes first; libfuse, which
+ * answers nothing before INIT, is then given one that we make up. Everything
+ * that it agrees on is constant here, and a kernel that lets connections be
+ * taken over is newer than all that libfuse makes a difference for.
  */
 #include "serve.h"
+#include "connection.h"
 #include "file.h"
+#include "util/atomic.h"
 #include "util/harden.h"
 #include "util/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -39,9 +47,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -64,6 +72,7 @@ struct server {
 	struct ts_fuse *fuse;
 	pthread_t thread;
 	int fd;
+	bool mute;     /* the answer is not for the kernel */
 	uint8_t *data; /* page-aligned; the header is right before it */
 };
 
@@ -71,8 +80,11 @@ struct ts_fuse {
 	struct ts_fuse_file file;
 	struct fuse_session *session;
 	char *mountpoint;
-	bool mounted;
-	int fd;
+	bool mounted; /* by us */
+	struct ts_fuse_connection connection;
+	pthread_mutex_t init_lock;
+	bool init_seen;
+	int softirq_fd; /* -1: there is none */
 	int ended_fd;
 	void *buffers;
 	unsigned n_servers, n_started;
@@ -96,9 +108,41 @@ static ssize_t receive(int fd, void *buf, size_t room, void *opaque)
 	return read(self->fd, buf, room);
 }
 
+static size_t bytes_of(const struct iovec *iov, int n)
+{
+	size_t bytes = 0;
+
+	while (n--)
+		bytes += iov[n].iov_len;
+	return bytes;
+}
+
+/* An answer ends a request of the loop device, and the kernel wakes who waits
+ * for it in a softirq. Raised by a process, that is left to ksoftirqd, which
+ * comes after this thread's next requests, and competes for the processor with
+ * all programs. A system call that disables bottom halves for a moment runs
+ * what is pending when it enables them: the name of an internet socket is the
+ * cheapest such call. Without that socket, ksoftirqd does it.
+ */
+static void run_softirqs(const struct ts_fuse *fuse)
+{
+	struct sockaddr_in name;
+	socklen_t bytes = sizeof(name);
+
+	if (fuse->softirq_fd >= 0)
+		getsockname(fuse->softirq_fd, (struct sockaddr *)&name, &bytes);
+}
+
 static ssize_t answer(int fd, struct iovec *iov, int n, void *opaque)
 {
-	return writev(self->fd, iov, n);
+	ssize_t wrote;
+
+	if (self->mute)
+		return (ssize_t)bytes_of(iov, n);
+	wrote = writev(self->fd, iov, n);
+	if (wrote >= 0)
+		run_softirqs(self->fuse);
+	return wrote;
 }
 
 static const struct fuse_custom_io transport = {
@@ -129,57 +173,42 @@ static int make_buffers(struct ts_fuse *fuse)
 	return 0;
 }
 
+/* libfuse closes the descriptor that it is given, and uses it for nothing. */
 static int make_session(struct ts_fuse *fuse, struct ts_error *error)
 {
 	char *argv[] = {(char *)"thinswap-fuse", NULL};
 	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
-	int err;
+	int fd;
 
 	fuse->session = fuse_session_new(&args, &ts_fuse_file_ops,
 					 sizeof(ts_fuse_file_ops), &fuse->file);
 	if (!fuse->session)
 		return ts_fail(error, -ENOMEM, "no FUSE session");
-	err = fuse_session_custom_io(fuse->session, &transport, fuse->fd);
-	if (err)
+	fd = fcntl(fuse->connection.fd[0], F_DUPFD_CLOEXEC, 0);
+	if (fd < 0 || fuse_session_custom_io(fuse->session, &transport, fd))
 		return ts_fail(error, -EINVAL, "no FUSE transport");
-	fuse->fd = -1; /* closed with the session */
 	return 0;
 }
 
-static int mount_it(struct ts_fuse *fuse, struct ts_error *error)
+static int connect_it(struct ts_fuse *fuse, int connection_fd,
+		      struct ts_error *error)
 {
-	char options[128];
+	struct ts_fuse_connection *connection = &fuse->connection;
+	int err;
 
-	fuse->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (fuse->fd < 0)
-		return ts_fail(error, -errno, "/dev/fuse: %m");
-	snprintf(options, sizeof(options),
-		 "fd=%d,rootmode=40700,user_id=%u,group_id=%u,"
-		 "default_permissions",
-		 fuse->fd, geteuid(), getegid());
-	if (mount("thinswap", fuse->mountpoint, "fuse.thinswap",
-		  MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME, options) < 0)
-		return ts_fail(error, -errno, "mount on %s: %m",
-			       fuse->mountpoint);
-	fuse->mounted = true;
-	return 0;
-}
-
-static int clone_descriptors(struct ts_fuse *fuse, struct ts_error *error)
-{
-	uint32_t of = (uint32_t)fuse->fd;
-
-	for (unsigned i = 0; i < fuse->n_servers; i++) {
-		struct server *server = &fuse->servers[i];
-
-		server->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-		if (server->fd < 0 ||
-		    ioctl(server->fd, FUSE_DEV_IOC_CLONE, &of) < 0)
-			return ts_fail(error, -errno,
-				       "a second descriptor of the "
-				       "connection: %m");
+	if (connection_fd >= 0) {
+		err = ts_fuse_connection_unpack(connection_fd, connection,
+						error);
+		if (err == 0)
+			err = ts_fuse_connection_resend(connection, error);
+	} else {
+		err = ts_fuse_connection_open(fuse->mountpoint, fuse->n_servers,
+					      connection, error);
+		fuse->mounted = err == 0;
 	}
-	return 0;
+	for (unsigned i = 0; i < fuse->n_servers && err == 0; i++)
+		fuse->servers[i].fd = connection->fd[i % connection->n];
+	return err;
 }
 
 int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
@@ -190,10 +219,11 @@ int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
 
 	if (!fuse)
 		return ts_fail(error, -ENOMEM, "no memory");
-	fuse->fd = -1;
 	fuse->n_servers = options->threads;
 	for (unsigned i = 0; i < fuse->n_servers; i++)
-		fuse->servers[i] = (struct server){.fuse = fuse, .fd = -1};
+		fuse->servers[i].fuse = fuse;
+	ts_mutex_init(&fuse->init_lock);
+	fuse->softirq_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	fuse->ended_fd = eventfd(0, EFD_CLOEXEC);
 	fuse->file = (struct ts_fuse_file){
 		.store = store,
@@ -213,9 +243,7 @@ int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
 			      "%u threads",
 			      fuse->n_servers);
 	else
-		err = mount_it(fuse, error);
-	if (err == 0)
-		err = clone_descriptors(fuse, error);
+		err = connect_it(fuse, options->connection_fd, error);
 	if (err == 0)
 		err = make_session(fuse, error);
 	if (err < 0) {
@@ -231,6 +259,41 @@ static void touch_malloc(void)
 	void *volatile memory = malloc(256);
 
 	free(memory);
+}
+
+/* The INIT that this connection's first server has answered. */
+static void repeat_init(struct fuse_session *session)
+{
+	struct {
+		struct fuse_in_header header;
+		struct fuse_init_in init;
+	} in = {
+		.header.len = sizeof(in),
+		.header.opcode = FUSE_INIT,
+		.init.major = FUSE_KERNEL_VERSION,
+		.init.minor = FUSE_KERNEL_MINOR_VERSION,
+		.init.max_readahead = TS_FUSE_MAX_BYTES,
+		.init.flags = FUSE_BIG_WRITES | FUSE_ASYNC_READ |
+			      FUSE_MAX_PAGES,
+	};
+	struct fuse_buf buf = {.mem = &in, .size = sizeof(in)};
+
+	self->mute = true;
+	fuse_session_process_buf(session, &buf);
+	self->mute = false;
+}
+
+/* Before the first request is processed. */
+static void see_to_init(struct ts_fuse *fuse, const struct fuse_in_header *in)
+{
+	if (ts_load_acquire(&fuse->init_seen))
+		return;
+	ts_lock(&fuse->init_lock);
+	if (!fuse->init_seen && in->opcode != FUSE_INIT)
+		repeat_init(fuse->session);
+	/* Pairs with the load above: libfuse is ready. */
+	ts_store_release(&fuse->init_seen, true);
+	ts_unlock(&fuse->init_lock);
 }
 
 static void *serve(void *opaque)
@@ -251,10 +314,12 @@ static void *serve(void *opaque)
 		};
 
 		n = fuse_session_receive_buf(session, &buf);
-		if (n > 0)
+		if (n > 0) {
+			see_to_init(server->fuse, buf.mem);
 			fuse_session_process_buf(session, &buf);
-		else if (n < 0 && n != -EINTR)
+		} else if (n < 0 && n != -EINTR) {
 			ts_sleep_ns(RETRY_NS);
+		}
 	}
 	eventfd_write(server->fuse->ended_fd, 1);
 	return NULL;
@@ -290,6 +355,9 @@ int ts_fuse_start(struct ts_fuse *fuse, struct ts_error *error)
 
 	if (err < 0)
 		return ts_fail(error, err, "start a thread: %m");
+	/* On one that was lent to us the kernel may have had its answer. */
+	if (!fuse->mounted)
+		return 0;
 	if (poll(&inited, 1, INIT_TIMEOUT_MS) != 1)
 		return ts_fail(error, -ETIMEDOUT,
 			       "the kernel did not take up the connection");
@@ -319,17 +387,16 @@ void ts_fuse_free(struct ts_fuse *fuse)
 		pthread_join(fuse->servers[--fuse->n_started].thread, NULL);
 	if (fuse->session)
 		fuse_session_destroy(fuse->session);
-	for (unsigned i = 0; i < fuse->n_servers; i++)
-		if (fuse->servers[i].fd >= 0)
-			close(fuse->servers[i].fd);
-	if (fuse->fd >= 0)
-		close(fuse->fd);
+	ts_fuse_connection_close(&fuse->connection);
 	if (fuse->buffers)
 		munmap(fuse->buffers, fuse->n_servers * server_bytes());
 	if (fuse->ended_fd >= 0)
 		close(fuse->ended_fd);
 	if (fuse->file.inited_fd >= 0)
 		close(fuse->file.inited_fd);
+	if (fuse->softirq_fd >= 0)
+		close(fuse->softirq_fd);
+	pthread_mutex_destroy(&fuse->init_lock);
 	free(fuse->mountpoint);
 	free(fuse);
 }

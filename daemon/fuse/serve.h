@@ -11,24 +11,29 @@
 #ifndef TS_FUSE_SERVE_H
 #define TS_FUSE_SERVE_H
 
+#include "connection.h"
 #include "error.h"
 #include "thinswap.h"
 
-#define TS_FUSE_THREADS_MAX 64u
+#define TS_FUSE_THREADS_MAX TS_FUSE_FDS_MAX
 
 struct ts_fuse;
 
 struct ts_fuse_options {
 	const char *mountpoint; /* an existing directory */
+	int connection_fd;      /* of a connection that is mounted there already
+				 * (connection.h); -1: make one */
 	unsigned threads;       /* 1..TS_FUSE_THREADS_MAX */
 	uint64_t size_bytes;
 };
 
-/* Set aside everything that serving needs and mount. Starts no thread. */
+/* Set aside everything that serving needs and mount, or take the connection
+ * that there is over. Starts no thread.
+ */
 int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
 		  struct ts_fuse **ret, struct ts_error *error);
 
-/* Start the threads and wait until the kernel has taken up the connection. */
+/* Start the threads, and wait until the kernel has taken up a new connection. */
 int ts_fuse_start(struct ts_fuse *fuse, struct ts_error *error);
 
 /* Becomes readable when the kernel has let go. */
@@ -37,8 +42,9 @@ int ts_fuse_ended_fd(const struct ts_fuse *fuse);
 /* Take the mount away. -EBUSY while the file is in use. */
 int ts_fuse_unmount(struct ts_fuse *fuse);
 
-/* Unmount if need be, end the threads and free all. NULL is fine. Only after
- * the kernel has let go, or before ts_fuse_start().
+/* Unmount if need be what ts_fuse_mount() has mounted, end the threads and
+ * free all. NULL is fine. Only after the kernel has let go, or before
+ * ts_fuse_start().
  */
 void ts_fuse_free(struct ts_fuse *fuse);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* keepbench.c - how long taking over takes, and what keeping costs
  *
- * keepbench [--mib N] [--rounds N]
+ * keepbench [--mib N] [--rounds N] | --use kept|plain
  *
  * Taking over: a child fills a kept store with N, N/2 and N/4 MiB of memory and
  * is killed; its successor is timed, step by step, on all processors and bound
@@ -9,7 +9,9 @@
  *
  * Keeping: rounds of the same writes, reads and overwrites through a store with
  * keep= and one without, in turn, in processes of their own; processor time and
- * the memory that is used. Prints JSON; asserts nothing.
+ * the memory that is used. With --use one of these alone, and fewer of them, in
+ * this process: for valgrind --tool=callgrind, whose counts of instructions
+ * repeat where times do not. Prints JSON; asserts nothing.
  */
 #include <getopt.h>
 #include <jansson.h>
@@ -29,6 +31,7 @@
 #define PAGE	   4096u
 #define RUN	   64u
 #define COST_PAGES 24576u
+#define FEW_PAGES  2048u
 
 /* What a child tells. */
 struct told {
@@ -39,7 +42,7 @@ struct told {
 
 static struct told *told;
 static char dir[] = "/tmp/ts-keepbench.XXXXXX", keep_path[64];
-static uint64_t fill_bytes;
+static uint64_t fill_bytes, cost_pages = COST_PAGES;
 
 static double cpu_seconds(void)
 {
@@ -149,7 +152,7 @@ static void use(bool keep)
 	static uint8_t data[RUN * PAGE];
 
 	for (unsigned part = 0; part < 3; part++)
-		for (uint64_t slot = 0; slot < COST_PAGES; slot += RUN) {
+		for (uint64_t slot = 0; slot < cost_pages; slot += RUN) {
 			for (unsigned i = 0; part != 1 && i < RUN; i++)
 				make_page(data + i * PAGE, slot + i + part);
 			if (part == 1)
@@ -250,9 +253,11 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "mib", required_argument, NULL, 'm' },
 		{ "rounds", required_argument, NULL, 'r' },
+		{ "use", required_argument, NULL, 'u' },
 		{ 0 },
 	};
 	uint64_t mib = 256;
+	const char *only = NULL;
 	unsigned rounds = 9;
 	json_t *sizes = json_array();
 	int c;
@@ -262,6 +267,8 @@ int main(int argc, char **argv)
 			mib = strtoull(optarg, NULL, 0);
 		else if (c == 'r')
 			rounds = (unsigned)strtoul(optarg, NULL, 0);
+		else if (c == 'u')
+			only = optarg;
 	}
 	if (mib < 4 || rounds < 1 || rounds > 64 || !mkdtemp(dir))
 		return 2;
@@ -270,6 +277,12 @@ int main(int argc, char **argv)
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (told == MAP_FAILED)
 		return 1;
+	if (only) {
+		cost_pages = FEW_PAGES;
+		use(!strcmp(only, "kept"));
+		rmdir(dir);
+		return 0;
+	}
 	for (unsigned part = 4; part; part /= 2)
 		json_array_append_new(sizes, taking_over(mib * MIB / part));
 	json_dumpf(json_pack("{s:o, s:o}", "taking_over", sizes, "keeping",

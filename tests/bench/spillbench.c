@@ -2,7 +2,7 @@
 /* spillbench.c - what the spill tier writes and reads, without a server
  *
  *	spillbench --file PATH --spill SIZE --ram SIZE [--pages FILE]
- *		   [--full PERCENT] [--hot PERCENT]
+ *		   [--full PERCENT] [--hot PERCENT] [--readers N]
  *		   fill|drain|read|overwrite|working-set|ram-only
  *
  * One store, one JSON line. Without --pages the pages are random bytes, which
@@ -14,15 +14,15 @@
  * drain        70 % of the file's size is in memory (RAM must hold it) and is
  *              sent to the file: no compression, so this is what the spiller,
  *              its cipher and the file can do
- * read         after that, 4 KiB from random slots that are in the file
+ * read         after that, 4 KiB from random slots that are in the file, in
+ *              --readers (1) threads
  * overwrite    --full (80) percent of the file's size is stored; random slots
  *              are written again, three times as many as there are, with --hot
  *              nine of ten in that many percent of the slots
  *
  *		amplification   bytes to the file for each byte of a page
  *				displaced, as stored
- *		for_uniform     that of any file written in sequence that cleans
- *				its emptiest segment, at this share of live
+ *		for_uniform     what theory gives a log at this share of live
  *				bytes, when no page is likelier to be overwritten
  *				than another
  *		per_overwritten the same bytes, for each byte of a page
@@ -59,12 +59,13 @@
 #define RUN	16u /* pages a request */
 #define WRITERS 2u
 #define READS	20000u
+#define READERS 64u
 
 static struct ts_params params;
 static struct ts_store *store;
 static const uint8_t *pages;
 static uint64_t n_pages, n_slots;
-static unsigned percent_full = 80, percent_hot;
+static unsigned percent_full = 80, percent_hot, n_readers = 1;
 static struct rng rng = { 1 };
 
 __attribute__((format(printf, 1, 2), noreturn)) static void
@@ -128,6 +129,13 @@ static struct ts_counters counters(void)
 	return c;
 }
 
+/* Until every page is compressed. */
+static void settle(void)
+{
+	while (counters().staged_slots)
+		ts_sleep_ns(1000000);
+}
+
 static void put(uint64_t slot, unsigned n, uint64_t from)
 {
 	if (from % n_pages + n > n_pages)
@@ -165,6 +173,7 @@ static double fill(void)
 	for (unsigned i = 0; i < WRITERS; i++)
 		pthread_join(id[i], NULL);
 	/* What is in flight belongs to it. */
+	settle();
 	if (params.spill_path) {
 		ts_lock(&store->spiller.busy);
 		ts_unlock(&store->spiller.busy);
@@ -274,7 +283,7 @@ static void report_drain(void)
 		ts_spiller_kick(&store->spiller);
 		ts_sleep_ns(1000000);
 		now = counters();
-	} while (now.ram_slots + now.raw_slots);
+	} while (now.ram_slots + now.raw_slots + now.staged_slots);
 	s = (double)(ts_now_ns() - start) / 1e9;
 	is = spill_sched();
 	printf("{\"seconds\": %.3f, \"written_mb_s\": %.1f, \"cpu_share\": %.3f, \"waited_for_cpu_share\": %.3f, \"mb_per_cpu_s\": %.1f}\n",
@@ -297,25 +306,52 @@ static bool is_spilled(uint64_t slot)
 	return yes;
 }
 
-static void report_read(void)
+struct reader {
+	struct rng rng;
+	struct ts_hist hist;
+};
+
+static void *read_slots(void *arg)
 {
-	static struct ts_hist hist;
+	struct reader *r = arg;
 	uint8_t page[PAGE];
 
-	fill();
-	while (hist.count < READS) {
-		uint64_t slot = rng_below(&rng, n_slots), start;
+	while (r->hist.count < READS / n_readers) {
+		uint64_t slot = rng_below(&r->rng, n_slots), start;
 
 		if (!is_spilled(slot))
 			continue;
 		start = ts_now_ns();
 		if (ts_store_read(store, page, PAGE, slot * PAGE))
 			die("a read failed");
-		ts_hist_add(&hist, ts_now_ns() - start);
+		ts_hist_add(&r->hist, ts_now_ns() - start);
 	}
-	printf("{\"p50_us\": %.1f, \"p99_us\": %.1f}\n",
+	return NULL;
+}
+
+static void report_read(void)
+{
+	static struct reader reader[READERS];
+	static struct ts_hist hist;
+	pthread_t id[READERS];
+	uint64_t start;
+	double s;
+
+	fill();
+	start = ts_now_ns();
+	for (unsigned i = 0; i < n_readers; i++) {
+		reader[i].rng = (struct rng){ i + 1 };
+		pthread_create(&id[i], NULL, read_slots, &reader[i]);
+	}
+	for (unsigned i = 0; i < n_readers; i++) {
+		pthread_join(id[i], NULL);
+		ts_hist_merge(&hist, &reader[i].hist);
+	}
+	s = (double)(ts_now_ns() - start) / 1e9;
+	printf("{\"p50_us\": %.1f, \"p99_us\": %.1f, \"reads_per_s\": %.0f}\n",
 	       (double)ts_hist_percentile(&hist, 0.5) / 1e3,
-	       (double)ts_hist_percentile(&hist, 0.99) / 1e3);
+	       (double)ts_hist_percentile(&hist, 0.99) / 1e3,
+	       (double)hist.count / s);
 }
 
 /* A slot to be overwritten; the hot ones are scattered. */
@@ -329,9 +365,9 @@ static uint64_t any_slot(void)
 	return rng_below(&rng, n * percent_hot / 100) * 1000003 % n;
 }
 
-/* Live share f of the emptiest segment, and what cleaning it costs: Desnoyers,
- * "Analytic modeling of SSD write performance" (2012), has u = (f - 1) / ln f
- * for a share u of all.
+/* What share f of a segment is live when it is cleaned, and what that costs:
+ * Desnoyers, "Analytic modeling of SSD write performance" (2012), has
+ * u = (f - 1) / ln f for a share u of all.
  */
 static double for_uniform(double u)
 {
@@ -361,6 +397,7 @@ static void report_overwrite(void)
 	s = (double)ts_now_ns() / 1e9;
 	for (uint64_t i = 0; i < 3 * n_slots; i++)
 		put(any_slot(), 1, rng_next(&rng));
+	settle();
 	s = (double)ts_now_ns() / 1e9 - s;
 	now = counters();
 	written = (double)(now.spill_written_bytes - before.spill_written_bytes);
@@ -430,6 +467,7 @@ static uint64_t slots_for(uint64_t bytes)
 
 	for (uint64_t slot = 0; slot < n; slot += RUN)
 		put(slot, RUN, rng_next(&rng));
+	settle();
 	c = counters();
 	mean = (double)(c.stored_bytes + c.spill_bytes) / (double)n;
 	return (uint64_t)((double)bytes / mean) / RUN * RUN;
@@ -483,6 +521,7 @@ int main(int argc, char **argv)
 		{ "pages", required_argument, NULL, 'p' },
 		{ "full", required_argument, NULL, 'u' },
 		{ "hot", required_argument, NULL, 'h' },
+		{ "readers", required_argument, NULL, 'n' },
 		{ 0 },
 	};
 	int c;
@@ -501,10 +540,13 @@ int main(int argc, char **argv)
 			percent_full = (unsigned)atoi(optarg);
 		else if (c == 'h')
 			percent_hot = (unsigned)atoi(optarg);
+		else if (c == 'n')
+			n_readers = (unsigned)atoi(optarg);
 		else
 			return 2;
 	}
-	if (!params.spill_path || !params.ram_bytes || optind + 1 != argc)
+	if (!params.spill_path || !params.ram_bytes || optind + 1 != argc ||
+	    !n_readers || n_readers > READERS)
 		die("usage: see the head of spillbench.c");
 	if (!params.spill_bytes) {
 		free(params.spill_path);

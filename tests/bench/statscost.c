@@ -1,41 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* statscost.c - what counting and timing cost a request
+/* statscost.c - one kind of request, again and again
  *
- * Times the statistics of a request by themselves, then whole requests through
- * a store in this process, and says what share the former are of the latter.
- * Over NBD a request costs some 14 us more. Prints JSON; asserts nothing.
+ * Usage: ts-statscost zero|write|read PAGES [REQUEST_PAGES]
+ *
+ * Prints nanoseconds a page. Built twice, with an engine that counts and with
+ * one that does not; statscost.py compares the two. Only requests() is of
+ * interest to callgrind.
  */
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "stats.h"
 #include "thinswap.h"
+#include "util/lock.h"
 
-#define PAGE   4096u
-#define ROUNDS 2000000u
-#define PAGES  20000u
+#define PAGE  4096u
+#define KINDS 64u /* different pages */
 
-/* What one write of one compressed page does to the statistics. */
-static void count_write(struct ts_stats *stats)
-{
-	uint64_t request_ns = ts_now_ns();
-	uint64_t batch_ns = ts_now_ns();
-
-	ts_stats_took(stats, TS_HIST_compress, batch_ns, 1);
-	ts_stats_begin(stats);
-	ts_stats_move(stats, TS_STAT_ram_slots, 1);
-	ts_stats_move(stats, TS_STAT_stored_bytes, 1000);
-	ts_stats_end(stats);
-	ts_stats_add(stats, TS_STAT_written_pages, 1);
-	ts_stats_took(stats, TS_HIST_write, request_ns, 1);
-}
-
-static double ns_each(uint64_t start_ns, unsigned n)
-{
-	return (double)(ts_now_ns() - start_ns) / n;
-}
+typedef int request_fn(struct ts_store *store, uint8_t *data, unsigned n,
+		       uint64_t slot);
 
 static struct ts_store *new_store(void)
 {
@@ -47,12 +30,15 @@ static struct ts_store *new_store(void)
 	params.dictionary = false;
 	if (ts_params_set(&params, "size", "1G", err, sizeof(err)) ||
 	    ts_params_set(&params, "ram", "256M", err, sizeof(err)) ||
+	    ts_params_set(&params, "write-behind", "0", err, sizeof(err)) ||
 	    ts_params_finish(&params, err, sizeof(err)) ||
 	    ts_store_new(&params, &store, err, sizeof(err))) {
 		fprintf(stderr, "%s\n", err);
 		exit(1);
 	}
-	ts_store_start(store);
+	if (ts_store_start(store))
+		exit(1);
+	ts_params_fini(&params);
 	return store;
 }
 
@@ -68,44 +54,51 @@ static void make_page(uint8_t *page, unsigned seed)
 	}
 }
 
-int main(void)
+static int write_pages(struct ts_store *store, uint8_t *data, unsigned n,
+		       uint64_t slot)
 {
-	struct ts_store *store = new_store();
-	static uint8_t page[64][PAGE], zero[PAGE];
-	double counting, zero_write, write, read;
-	struct ts_stats stats;
+	return ts_store_write(store, data, n * PAGE, slot * PAGE);
+}
+
+static int read_pages(struct ts_store *store, uint8_t *data, unsigned n,
+		      uint64_t slot)
+{
+	return ts_store_read(store, data, n * PAGE, slot * PAGE);
+}
+
+__attribute__((noipa)) static void requests(struct ts_store *store,
+					    request_fn *request, uint8_t *data,
+					    unsigned pages, unsigned n)
+{
+	for (unsigned i = 0; i < pages; i += n)
+		if (request(store, data + i % KINDS * PAGE, n, i))
+			exit(1);
+}
+
+int main(int argc, char **argv)
+{
+	static uint8_t data[2 * KINDS * PAGE];
+	unsigned pages, n = argc > 3 ? (unsigned)atoi(argv[3]) : 1;
+	bool zero = argc > 1 && !strcmp(argv[1], "zero");
+	bool read = argc > 1 && !strcmp(argv[1], "read");
+	struct ts_store *store;
 	uint64_t start_ns;
 
-	if (ts_stats_init(&stats))
-		return 1;
+	pages = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
+	if (!pages || pages > 1u << 17 || !n || n > KINDS) {
+		fprintf(stderr, "usage: %s zero|write|read PAGES [N]\n",
+			argv[0]);
+		return 2;
+	}
+	store = new_store();
+	for (unsigned i = 0; i < 2 * KINDS && !zero; i++)
+		make_page(data + i * PAGE, i % KINDS);
+	/* What is there already: the first touch is not the statistics'. */
+	for (unsigned i = 0; i < pages; i += n)
+		write_pages(store, data + i % KINDS * PAGE, n, i);
 	start_ns = ts_now_ns();
-	for (unsigned i = 0; i < ROUNDS; i++)
-		count_write(&stats);
-	counting = ns_each(start_ns, ROUNDS);
-	for (unsigned i = 0; i < 64; i++)
-		make_page(page[i], i);
-	start_ns = ts_now_ns();
-	for (unsigned i = 0; i < PAGES; i++)
-		ts_store_write(store, zero, PAGE, (uint64_t)i * PAGE);
-	zero_write = ns_each(start_ns, PAGES);
-	start_ns = ts_now_ns();
-	for (unsigned i = 0; i < PAGES; i++)
-		ts_store_write(store, page[i % 64], PAGE, (uint64_t)i * PAGE);
-	write = ns_each(start_ns, PAGES);
-	start_ns = ts_now_ns();
-	for (unsigned i = 0; i < PAGES; i++)
-		ts_store_read(store, page[0], PAGE, (uint64_t)i * PAGE);
-	read = ns_each(start_ns, PAGES);
-	json_dumpf(json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}",
-			     "statistics_of_a_write_ns", counting,
-			     "write_zero_ns", zero_write, "write_compressed_ns",
-			     write, "read_compressed_ns", read,
-			     "share_of_write", counting / write,
-			     "share_of_write_over_nbd",
-			     counting / (write + 14000)),
-		   stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(4));
-	putchar('\n');
-	ts_stats_fini(&stats);
+	requests(store, read ? read_pages : write_pages, data, pages, n);
+	printf("%.1f\n", (double)(ts_now_ns() - start_ns) / pages);
 	ts_store_free(store);
 	return 0;
 }

@@ -207,14 +207,22 @@ class Readme(unittest.TestCase):
             path = os.path.join(folder, "README.md")
             with open(path, "w", encoding="utf-8") as readme:
                 readme.write(f"one\n{report.BEGIN}\nold\n{report.END}\ntwo\n")
+            pictures = os.path.join(folder, "pictures")
+            os.mkdir(pictures)
+            for name in ("b.svg", "a.svg", "other"):
+                with open(os.path.join(pictures, name), "wb"):
+                    pass
             for _ in range(2):
-                report.put_in_readme(path, made_up, judged)
+                report.put_in_readme(path, made_up, judged, pictures)
             with open(path, encoding="utf-8") as readme:
                 text = readme.read()
         self.assertTrue(text.startswith("one\n"))
         self.assertTrue(text.endswith(f"\n{report.END}\ntwo\n"))
         self.assertNotIn("old", text)
         self.assertIn("Commit 0123456, 2 cores", text)
+        self.assertIn("\n\n![a](pictures/a.svg)\n\n![b](pictures/b.svg)\n"
+                      f"{report.END}", text)
+        self.assertNotIn("other", text)
         # Asked for twice: the harder target, once.
         wanted = "| 4 KiB random writes, multiple of memory zstd |"
         self.assertEqual(text.count(wanted), 1)

@@ -12,18 +12,11 @@ import shutil
 import subprocess
 import sys
 
-BUILD, FOLDER = sys.argv[1:3]
-THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
+from clitest import THINSWAP, check, finish
+
+FOLDER = sys.argv[2]
 BASH = os.path.join(FOLDER, "thinswap.bash")
 ZSH = os.path.join(FOLDER, "_thinswap")
-failed = 0
-
-
-def check(what, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAILED'}: {what}" +
-          (f": {detail}" if not ok else ""), flush=True)
 
 
 def help_of(*command):
@@ -76,4 +69,4 @@ if shutil.which("zsh"):
     check("zsh parses it", done.returncode == 0, done.stderr)
 else:
     print("skipped in part: zsh is not installed")
-sys.exit(1 if failed else 0)
+finish()

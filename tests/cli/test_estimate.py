@@ -11,19 +11,17 @@ Usage: test_estimate.py BUILD
 
 import json
 import os
+import pty
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
-BUILD = os.path.abspath(sys.argv[1])
-PLUGIN = os.path.join(BUILD, "plugin", "nbdkit-thinswap-plugin.so")
-THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
-PAGE = 4096
+from clitest import (PAGE, THINSWAP, check, finish, qemu_io, scratch, server,
+                     wait_for)
+
 N = 3000
-failed = 0
 
 CHILD = """
 import mmap, os, random, sys
@@ -35,13 +33,6 @@ with open(path, "rb", buffering=0) as file:
 print("ready", flush=True)
 sys.stdin.read()
 """
-
-
-def check(what, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAILED'}: {what}" +
-          (f": {detail}" if not ok else ""), flush=True)
 
 
 def estimate(*args, prefix=()):
@@ -87,31 +78,19 @@ def near(value, truth, slack):
 
 def stored_by_a_store(tmp, path):
     """stored_bytes of a real server, headers not included."""
-    stats, sock = os.path.join(tmp, "stats"), os.path.join(tmp, "sock")
-    server = subprocess.Popen(["nbdkit", "--foreground", "-U", sock, PLUGIN,
-                               "size=256M", "ram=128M", "dictionary=false",
-                               "write-behind=0",
-                               f"stats={stats}"])
-    try:
-        while not os.path.exists(sock) and server.poll() is None:
-            time.sleep(0.02)
-        subprocess.run(["qemu-io", "-f", "raw", "-c",
-                        f"write -q -s {path} 0 {os.path.getsize(path)}",
-                        f"nbd+unix:///?socket={sock}"], check=True,
-                       timeout=60)
-        end = time.monotonic() + 20
-        while True:
-            out = subprocess.run([THINSWAP, "stats", "--json", "--file",
-                                  stats], capture_output=True,
-                                 check=True).stdout
-            store = json.loads(out)["store"]
-            if (store["bytes_before"] == os.path.getsize(path) or
-                    time.monotonic() > end):
-                return store
-            time.sleep(0.05)
-    finally:
-        server.terminate()
-        server.wait(30)
+    def store():
+        out = subprocess.run([THINSWAP, "stats", "--json", "--file",
+                              os.path.join(tmp, "stats")], check=True,
+                             capture_output=True).stdout
+        found = json.loads(out)["store"]
+        return found["bytes_before"] == os.path.getsize(path) and found
+
+    with server(tmp, "size=256M", "ram=128M", "dictionary=false",
+                "write-behind=0"):
+        done = qemu_io(os.path.join(tmp, "sock"),
+                       f"write -q -s {path} 0 {os.path.getsize(path)}")
+        check("written", done.returncode == 0, done)
+        return wait_for(store, "all pages in the store")
 
 
 def known_memory(tmp):
@@ -178,6 +157,38 @@ def sampling(tmp):
             "with a 2 GiB budget this machine could swap about")), text)
 
 
+def progress(tmp):
+    """On a terminal a bar is shown, for reading at a rate and compressing."""
+    path = os.path.join(tmp, "pages")
+    with open(path, "wb") as file:
+        file.write(random.Random(4).randbytes(2000 * PAGE))
+    with Child(path) as child:
+        ours, theirs = pty.openpty()
+        begin = time.monotonic()
+        done = subprocess.Popen(
+            [THINSWAP, "estimate", str(child.pid), "--sample", "1500",
+             "--rate", "1000", "--levels", "1"], stderr=theirs,
+            stdout=subprocess.DEVNULL)
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 4096):
+                shown += part
+        except OSError:  # the other end is closed
+            pass
+        done.wait(60)
+        os.close(ours)
+        for what in (b"reading", b"compressing"):
+            check(f"a bar while {what.decode()}",
+                  what in shown and b"[#" in shown, shown[:200])
+        # Sleeping may be longer than was asked for, never shorter.
+        check("not read faster than the rate allows",
+              time.monotonic() - begin > 1.2)
+    quiet = estimate(os.getpid(), "--sample", 100, "--levels", "1")
+    check("no bar without a terminal", quiet.returncode == 0 and
+          "[" not in quiet.stderr, quiet)
+
+
 def errors(tmp):
     path = os.path.join(tmp, "pages")
     open(path, "wb").close()
@@ -210,12 +221,10 @@ def all_processes():
           0 < out["sampled_pages"] <= 1000, out)
 
 
-# In a tmpfs the statistics are those of this moment.
-BASE = "/dev/shm" if os.path.isdir("/dev/shm") else None
-with tempfile.TemporaryDirectory(prefix="ts-estimate.",
-                                 dir=BASE) as directory:
+with scratch("estimate") as directory:
     known_memory(directory)
     sampling(directory)
+    progress(directory)
     errors(directory)
 all_processes()
-sys.exit(1 if failed else 0)
+finish()

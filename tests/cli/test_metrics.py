@@ -13,23 +13,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
 
-BUILD = os.path.abspath(sys.argv[1])
-PLUGIN = os.path.join(BUILD, "plugin", "nbdkit-thinswap-plugin.so")
-THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
-failed = 0
-
-
-def check(what, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAILED'}: {what}" +
-          (f": {detail}" if not ok else ""), flush=True)
-
+from clitest import (BUILD, THINSWAP, check, finish, need, scratch, server,
+                     wait_for)
 
 def free_port():
     with socket.socket() as sock:
@@ -132,7 +121,7 @@ def curl_over_unix(tmp, stats):
         return
     path = os.path.join(tmp, "for-curl")
     with Exporter("--listen", f"unix:{path}", "--file", stats):
-        wait_for_file(path)
+        wait_for(lambda: os.path.exists(path), "the socket")
         out = subprocess.run(
             ["curl", "-sf", "--retry", "40", "--retry-connrefused",
              "--retry-delay", "1", "--max-time", "60", "--unix-socket", path,
@@ -140,12 +129,6 @@ def curl_over_unix(tmp, stats):
             capture_output=True, text=True)
         check("curl over a unix socket", out.returncode == 0 and
               "thinswap_slots{" in out.stdout, out)
-
-
-def wait_for_file(path):
-    end = time.monotonic() + 20
-    while not os.path.exists(path) and time.monotonic() < end:
-        time.sleep(0.02)
 
 
 def by_prometheus(tmp, stats):
@@ -289,34 +272,22 @@ def check_dashboard(path, body):
 
 
 def main():
-    if not shutil.which("nbdkit"):
-        print("SKIP: needs nbdkit")
-        sys.exit(77)
-    base = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(prefix="ts-metrics.", dir=base) as tmp:
-        stats, sock = os.path.join(tmp, "stats"), os.path.join(tmp, "sock")
-        server = subprocess.Popen(["nbdkit", "--foreground", "-U", sock,
-                                   PLUGIN, "size=64M", "ram=16M",
-                                   f"stats={stats}"])
-        try:
-            while not os.path.exists(sock) and server.poll() is None:
-                time.sleep(0.02)
-            over_tcp(stats)
-            over_unix(tmp, stats)
-            curl_over_unix(tmp, stats)
-            by_prometheus(tmp, stats)
-            by_textfile(tmp, stats)
-            by_systemd(stats)
-            without_server()
-            check_units(tmp)
-            body = subprocess.run([THINSWAP, "stats", "--format=prometheus",
-                                   "--file", stats], capture_output=True,
-                                  text=True, check=True, timeout=30).stdout
-            check_dashboard(sys.argv[2], body)
-        finally:
-            server.terminate()
-            server.wait(30)
-    sys.exit(1 if failed else 0)
+    need("nbdkit")
+    with scratch("metrics") as tmp, server(tmp, "size=64M", "ram=16M"):
+        stats = os.path.join(tmp, "stats")
+        over_tcp(stats)
+        over_unix(tmp, stats)
+        curl_over_unix(tmp, stats)
+        by_prometheus(tmp, stats)
+        by_textfile(tmp, stats)
+        by_systemd(stats)
+        without_server()
+        check_units(tmp)
+        body = subprocess.run([THINSWAP, "stats", "--format=prometheus",
+                               "--file", stats], capture_output=True,
+                              text=True, check=True, timeout=30).stdout
+        check_dashboard(sys.argv[2], body)
+    finish()
 
 
 main()

@@ -19,29 +19,11 @@ import sys
 import tempfile
 import time
 
-BUILD = os.path.abspath(sys.argv[1])
-PLUGIN = os.path.join(BUILD, "plugin", "nbdkit-thinswap-plugin.so")
-THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
+from clitest import (PAGE, PLUGIN, THINSWAP, check, finish, need, scratch,
+                     wait_for)
+
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
-PAGE = 4096
 N = 1000
-failed = 0
-
-
-def check(what, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAILED'}: {what}" +
-          (f": {detail}" if not ok else ""), flush=True)
-
-
-def wait_for(condition, what, seconds=30):
-    """A deadline against hanging, not a claim about speed."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited in vain for {what}")
-        time.sleep(0.02)
 
 
 def thinswap(*args, prefix=(), seconds=60):
@@ -98,8 +80,7 @@ class Server:
 
 @contextlib.contextmanager
 def server(*params, **more):
-    base = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(prefix="ts-stats.", dir=base) as tmp:
+    with scratch("stats") as tmp:
         os.chmod(tmp, 0o755)
         it = Server(tmp, *params, **more)
         try:
@@ -426,15 +407,12 @@ def test_short_room():
 
 
 def main():
-    for need in ("nbdkit", "qemu-io"):
-        if not shutil.which(need):
-            print(f"SKIP: needs {need}")
-            sys.exit(77)
+    need("nbdkit", "qemu-io")
     for name, function in list(globals().items()):
         if name.startswith("test_"):
             print(f"# {function.__doc__}")
             function()
-    sys.exit(1 if failed else 0)
+    finish()
 
 
 main()

@@ -7,25 +7,12 @@ Usage: test_top.py BUILD
 
 import os
 import random
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
-BUILD = os.path.abspath(sys.argv[1])
-PLUGIN = os.path.join(BUILD, "plugin", "nbdkit-thinswap-plugin.so")
-THINSWAP = os.path.join(BUILD, "daemon", "thinswap")
-failed = 0
-
-
-def check(what, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAILED'}: {what}" +
-          (f":\n{detail}" if not ok else ""), flush=True)
-
+from clitest import (PAGE, THINSWAP, check, finish, need, qemu_io, scratch,
+                     server)
 
 class Terminal:
     def __init__(self, tmp, command):
@@ -79,12 +66,11 @@ class Terminal:
 
 
 def write(data, sock):
-    subprocess.run(["qemu-io", "-f", "raw", "-c",
-                    f"write -q -s {data} 0 {3300 * 4096}",
-                    f"nbd+unix:///?socket={sock}"], check=True, timeout=60)
+    done = qemu_io(sock, f"write -q -s {data} 0 {3300 * PAGE}")
+    check("written", done.returncode == 0, done)
 
 
-def watch(tmp, server, stats, data, sock):
+def watch(tmp, process, stats, data, sock):
     terminal = Terminal(tmp, f"{THINSWAP} top --seconds 0.2 --file {stats}")
     try:
         terminal.see("first page", "device", "memory", "[#", "zero 300",
@@ -95,11 +81,11 @@ def watch(tmp, server, stats, data, sock):
         write(data, sock)
         check("the history of writes", *terminal.wait_line(
             "  write ", lambda line: "█" in line))
-        server.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGSTOP)
         check("the health line while the server is stopped",
               *terminal.wait_line("health", lambda line: "server-stopped" in
                                   line))
-        server.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGCONT)
         check("and after it", *terminal.wait_line(
             "health", lambda line: line.split() == ["health", "good"]))
         terminal.run("send-keys", "-t", "top", "c")
@@ -136,32 +122,19 @@ def without_terminal(stats):
 
 
 def main():
-    for need in ("nbdkit", "qemu-io", "tmux"):
-        if not shutil.which(need):
-            print(f"SKIP: needs {need}")
-            sys.exit(77)
-    base = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    with tempfile.TemporaryDirectory(prefix="ts-top.", dir=base) as tmp:
+    need("nbdkit", "qemu-io", "tmux")
+    with scratch("top") as tmp:
         stats, sock = os.path.join(tmp, "stats"), os.path.join(tmp, "sock")
         data = os.path.join(tmp, "data")
         with open(data, "wb") as file:
-            file.write(bytes(300 * 4096))
-            file.write(random.Random(1).randbytes(3000 * 4096))
-        server = subprocess.Popen(["nbdkit", "--foreground", "-U", sock,
-                                   PLUGIN, "size=64M", "ram=8M",
-                                   f"spill={tmp}/spill", "spill-size=32M",
-                                   "dictionary=false", f"stats={stats}"])
-        try:
-            while not os.path.exists(sock) and server.poll() is None:
-                time.sleep(0.02)
+            file.write(bytes(300 * PAGE))
+            file.write(random.Random(1).randbytes(3000 * PAGE))
+        with server(tmp, "size=64M", "ram=8M", f"spill={tmp}/spill",
+                    "spill-size=32M", "dictionary=false") as process:
             write(data, sock)
-            watch(tmp, server, stats, data, sock)
+            watch(tmp, process, stats, data, sock)
             without_terminal(stats)
-        finally:
-            server.send_signal(signal.SIGCONT)
-            server.terminate()
-            server.wait(30)
-    sys.exit(1 if failed else 0)
+    finish()
 
 
 main()

@@ -98,21 +98,37 @@ static void expect_clean(const struct ts_fsck *found)
 			ts_fsck_errors(found), found->unsettled);
 }
 
+/* Nobody moves what is in the store: who is to be deceived must not be helped,
+ * or harmed.
+ */
+static void rest(void)
+{
+	ts_workers_rest(&store->workers);
+	ts_lock(&store->keeper.busy);
+	ts_lock(&store->spiller.busy);
+}
+
+static void go_on(void)
+{
+	ts_unlock(&store->spiller.busy);
+	ts_unlock(&store->keeper.busy);
+	ts_workers_go_on(&store->workers);
+}
+
 /* At rest, the numbers are those that the store keeps itself. */
 static void at_rest(void)
 {
 	struct ts_counters c;
 	struct ts_fsck found;
 
-	ts_lock(&store->keeper.busy);
-	ts_lock(&store->spiller.busy);
+	rest();
 	walk(&found);
 	ts_store_counters(store, &c);
-	ts_unlock(&store->spiller.busy);
-	ts_unlock(&store->keeper.busy);
+	go_on();
 	expect_clean(&found);
 	if (found.slots[TS_ZERO] != c.zero_slots ||
 	    found.slots[TS_FILL] != c.fill_slots ||
+	    found.slots[TS_STAGED] != c.staged_slots ||
 	    found.slots[TS_RAM] != c.ram_slots ||
 	    found.slots[TS_RAW] != c.raw_slots ||
 	    found.slots[TS_SPILL] != c.spill_slots ||
@@ -166,7 +182,7 @@ static bool flip(uint64_t slot, uint64_t random, unsigned *objects,
 		flip_record(word, (unsigned)(random % (ts_word_len(word) +
 						       TS_RECORD_EXTRA)));
 		++*records;
-	} else if (kind == TS_RAM || kind == TS_RAW) {
+	} else if (kind == TS_RAM || ts_kind_plain(kind)) {
 		at = (unsigned)(random % ts_word_len(word));
 		if (kind == TS_RAM && at >= 4)
 			at += 6;
@@ -179,17 +195,13 @@ static bool flip(uint64_t slot, uint64_t random, unsigned *objects,
 	return true;
 }
 
-/* The keeper and the spiller rest meanwhile: what they move is not what was
- * flipped.
- */
 static void damaged(struct rng *rng)
 {
 	unsigned objects = 0, records = 0, n = 0;
 	uint64_t slot[HITS], random[HITS];
 	struct ts_fsck found;
 
-	ts_lock(&store->keeper.busy);
-	ts_lock(&store->spiller.busy);
+	rest();
 	for (uint64_t s = rng_below(rng, 50); s < SLOTS && n < HITS;
 	     s += 1 + rng_below(rng, 2 * SLOTS / HITS)) {
 		slot[n] = s;
@@ -210,8 +222,7 @@ static void damaged(struct rng *rng)
 		flip(slot[n], random[n], &objects, &records);
 	walk(&found);
 	expect_clean(&found);
-	ts_unlock(&store->spiller.busy);
-	ts_unlock(&store->keeper.busy);
+	go_on();
 	printf("flipped and found: %u objects, %u records\n", objects / 2,
 	       records / 2);
 }
@@ -251,10 +262,12 @@ static void with(uint64_t *at, uint64_t value, enum ts_fault_found fault,
 static void wrong_words(void)
 {
 	uint64_t first = 0, second = 0, slot = 0;
-	ts_word *ram = first_of_kind(TS_RAM, &first), *word;
 	uint32_t entry, *root = store->core.clusters.root;
 	struct ts_fsck found;
+	ts_word *ram, *word;
 
+	rest();
+	ram = first_of_kind(TS_RAM, &first);
 	with(&ram->bits, ram->bits | 7, TS_FSCK_WORD, first);
 	with(&ram->bits, ram->bits | 0xffffull << 48, TS_FSCK_WORD, first);
 	with(&ram->bits, ram->bits + (1ull << TS_WORD_OBJ_SHIFT),
@@ -266,7 +279,6 @@ static void wrong_words(void)
 	word = first_of_kind(TS_SPILL, &slot);
 	with(&word->bits, word->bits | 0xffffull << 48, TS_FSCK_WORD, slot);
 
-	/* Two clusters with the same words: a check covers its slot. */
 	entry = root[0];
 	root[0] = UINT32_MAX >> 1;
 	walk(&found);
@@ -276,6 +288,7 @@ static void wrong_words(void)
 		rig_die("clusters beyond a leaf that is not there");
 	walk(&found);
 	expect_clean(&found);
+	go_on();
 }
 
 static void *change(void *arg)

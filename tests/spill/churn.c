@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* churn.c - the same slots over and over while they are on their way
  *
- *	ts-spill-churn evict|pingpong|full|holes|back|worn-fail|worn-wait
+ *	ts-spill-churn evict|pingpong|full|holes|back|stuck|
+ *			worn-fail|worn-wait
  *
  * evict     case 19: writes of segments are 10 ms late; the same 1,000 slots
  *           are overwritten, trimmed and rewritten; always the newest
@@ -14,16 +15,20 @@
  * holes     both tiers full, but a fifteenth of each segment dead: room
  * back      case 20: pages read again come back to memory by the bytes that they
  *           were stored as; nothing is compressed, and nothing changes
+ * stuck     reads of the file that do not come back hold up no other read
  * worn-*    a write budget that is spent: writes fail, or wait until it
  *           allows more
  */
 #include "tests/spill/faults.h"
 #include "tests/spill/rig.h"
+#include "util/atomic.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STUCK 12u /* reads */
 
 static struct spill_rig rig;
 
@@ -269,6 +274,51 @@ static void back(void)
 	spill_rig_check(&rig);
 }
 
+static bool was_read; /* atomic */
+
+static void *read_one(void *arg)
+{
+	if (!slot_reads(&rig, *(unsigned *)arg))
+		rig_die("a slot cannot be read");
+	return NULL;
+}
+
+static void *read_other(void *arg)
+{
+	read_one(arg);
+	ts_store_release(&was_read, true);
+	return NULL;
+}
+
+static void stuck(void)
+{
+	unsigned slot[STUCK + 1], n = 0, before;
+	pthread_t id[STUCK + 1];
+
+	start(24 * MIB, 8 * MIB, 40 * MIB);
+	fill();
+	spill_rig_check(&rig);
+	for (unsigned i = 0; i < rig.n_slots && n < STUCK; i += 100)
+		if (slot_is_spilled(&rig, i, NULL))
+			slot[n++] = i;
+	/* One that the spiller cannot take meanwhile. */
+	slot[n] = 1;
+	slot_discard(&rig, slot[n]);
+	before = faults_injected();
+	faults_set(FAULT_STUCK, 1);
+	for (unsigned i = 0; i < n; i++)
+		pthread_create(&id[i], NULL, read_one, &slot[i]);
+	WAIT_FOR(faults_injected() - before >= n);
+	pthread_create(&id[n], NULL, read_other, &slot[n]);
+	WAIT_FOR(ts_load_acquire(&was_read));
+	faults_set(FAULT_NONE, 1);
+	for (unsigned i = 0; i <= n; i++)
+		pthread_join(id[i], NULL);
+	printf("%u reads were stuck, another was not\n", n);
+	slots_verify(&rig);
+	spill_rig_check(&rig);
+}
+
 /* A day's share an hour: the first takes what the bucket holds. */
 static void worn(bool waits)
 {
@@ -311,6 +361,8 @@ int main(int argc, char **argv)
 		holes();
 	else if (!strcmp(what, "back"))
 		back();
+	else if (!strcmp(what, "stuck"))
+		stuck();
 	else if (!strcmp(what, "worn-fail"))
 		worn(false);
 	else if (!strcmp(what, "worn-wait"))

@@ -39,7 +39,7 @@ static long change(long n, bool write)
 	if ((now == FAULT_EIO || now == FAULT_ENOSPC || now == FAULT_LATE) &&
 	    !write)
 		return n;
-	if (now == FAULT_READ && write)
+	if ((now == FAULT_READ || now == FAULT_STUCK) && write)
 		return n;
 	if (ts_add_relaxed(&calls, 1) % ts_load_relaxed(&every))
 		return n;
@@ -55,6 +55,10 @@ static long change(long n, bool write)
 	case FAULT_DELAY:
 	case FAULT_LATE:
 		ts_sleep_ns(10000000);
+		return n;
+	case FAULT_STUCK:
+		while (ts_load_relaxed(&fault) == FAULT_STUCK)
+			ts_sleep_ns(1000000);
 		return n;
 	case FAULT_ENOSPC:
 		return -ENOSPC;

@@ -18,6 +18,7 @@ enum fault {
 	FAULT_EIO,     /* of writes */
 	FAULT_ENOSPC,  /* of writes */
 	FAULT_READ,    /* EIO of reads */
+	FAULT_STUCK,   /* reads only: until another fault is set */
 };
 
 /* Every @every-th transfer from now on. */

@@ -16,6 +16,7 @@ import fcntl
 import inspect
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -107,6 +108,12 @@ def need_swap():
             raise Skip(f"{path} does not exist")
 
 
+def need_tools(*tools):
+    for tool in tools:
+        if not shutil.which(tool):
+            raise Skip(f"{tool} is not installed")
+
+
 def without_capability(name):
     """A command prefix that runs the rest without one capability."""
     return ["setpriv", "--bounding-set", f"-{name}", "--inh-caps", f"-{name}"]
@@ -136,6 +143,7 @@ class Instance:
         self.process = None
         self.servers = {}
         self.store = {}         # descriptors by name, as systemd has them
+        self.store_lock = threading.Lock()
         self.has_store = False  # play systemd's part in that
         self.program = THINSWAPD
         self.write_config(keys or {})
@@ -208,12 +216,13 @@ class Instance:
         """Keep descriptors, or let go of them, by FDNAME."""
         name = next((line[7:] for line in lines
                      if line.startswith("FDNAME=")), "stored")
-        if "FDSTOREREMOVE=1" in lines and name in self.store:
-            os.close(self.store.pop(name))
-        if "FDSTORE=1" in lines and self.has_store:
-            if name in self.store:
-                os.close(self.store[name])
-            self.store[name] = fds.pop()
+        with self.store_lock:
+            if "FDSTOREREMOVE=1" in lines and name in self.store:
+                os.close(self.store.pop(name))
+            if "FDSTORE=1" in lines and self.has_store:
+                if name in self.store:
+                    os.close(self.store.pop(name))
+                self.store[name] = fds.pop()
         for fd in fds:
             os.close(fd)
 
@@ -304,6 +313,22 @@ class Instance:
                 return stats
             time.sleep(0.05)
 
+    def qemu_io(self, *commands):
+        args = [word for command in commands for word in ("-c", command)]
+        return subprocess.run(
+            ["qemu-io", "-f", "raw", *args,
+             f"nbd+unix:///?socket={self.socket_path()}"],
+            capture_output=True, text=True, timeout=100)
+
+    def write_noise(self, n, offset=0):
+        """n pages that do not compress; the file that has them too, None
+        when some did not fit."""
+        path = f"{self.config}.{offset}"
+        with open(path, "wb") as file:
+            file.write(random.Random(n + offset).randbytes(n * 4096))
+        done = self.qemu_io(f"write -q -s {path} {offset} {n * 4096}")
+        return path if done.returncode == 0 else None
+
     def socket_path(self, name="socket"):
         return os.path.join(self.dir, name)
 
@@ -340,8 +365,10 @@ class Instance:
         for pid, started in self.servers.items():
             if start_time(pid) == started:
                 os.kill(pid, signal.SIGKILL)
-        for fd in self.store.values():
-            os.close(fd)
+        with self.store_lock:
+            self.has_store = False
+            while self.store:
+                os.close(self.store.popitem()[1])
 
 
 def socket_mode(path):

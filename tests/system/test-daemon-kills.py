@@ -21,7 +21,7 @@ from daemontest import (BUILD, Instance, check, fake, fake_systemctl,
                         wait_for)
 
 JOURNAL = os.path.join(BUILD, "tests", "system", "ts-nbdjournal")
-ROUNDS = int(os.environ.get("THINSWAP_KILLS", "40")) // 5
+ROUNDS = int(os.environ.get("THINSWAP_KILLS", "40")) // 10
 RAM = {"ram.budget": '"48M"'}
 ALWAYS = dict(RAM, **{"tuning.standby": '"always"'})
 FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',

@@ -108,7 +108,7 @@ def test_no_answer(tmp):
     need_swap()
     env = fake_systemctl(tmp, "restart")
     with Instance(tmp, FUSE, env=env) as it:
-        for body in ("exit 1", "exec sleep 60"):
+        for body in ("exit 1", "exec sleep 90"):
             it.start()
             it.remember_servers()
             daemontest.fake(os.path.join(tmp, "bin"), "systemctl", body)

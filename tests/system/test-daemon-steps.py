@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import daemontest
-from daemontest import (Instance, check, fake, loops_below, need_swap,
+from daemontest import (Instance, Skip, check, fake, loops_below, need_swap,
                         quoted, start_time, swaps, wait_for)
 
 FUSE = {"device.attach": '"fuse"'}
@@ -63,10 +63,40 @@ def test_each_step_fails(tmp):
 
 
 def test_strict_refuses_fuse(tmp):
-    """strict = true refuses the FUSE route, before swap is on"""
+    """case 4: strict = true refuses the FUSE route and says why"""
     need_swap()
     refused(tmp, "strict", {"security.strict": "true"},
-            "check the hardening", ["strict = true"])
+            "check the hardening",
+            ["strict = true", "whole-machine pressure (path): missing kernel "
+             "nbd", "can hang when the whole machine runs out of memory"])
+
+
+def test_limits_are_told(tmp):
+    """case 4: the route's limit is in the status and in the log"""
+    need_swap()
+    text = "can hang when the whole machine runs out of memory"
+    with Instance(tmp, FUSE) as it:
+        it.start()
+        status = it.status()
+        check(text in status["device"]["limits"], "status", status["device"])
+        check(text in it.cli("status").stdout, "shown")
+        check(text in it.log(), "log", it.log())
+        check(it.stop() == 0 and it.left() == [], "clean", it.left())
+
+
+def test_auto(tmp):
+    """attach = "auto" takes this route where there is no kernel nbd"""
+    need_swap()
+    if os.path.exists("/dev/nbd0") or os.path.exists("/sys/module/nbd"):
+        raise Skip("the kernel has nbd")
+    no = fake(tmp, "no-modprobe", "exit 1")
+    with Instance(tmp, {"device.attach": '"auto"',
+                        "tuning.modprobe": quoted(no)}) as it:
+        it.start()
+        check(it.status()["device"]["attached_by"] == "fuse", "the route")
+        check("route fuse, since nbd is not usable" in it.log(), "why",
+              it.log())
+        check(it.stop() == 0 and it.left() == [], "clean", it.left())
 
 
 def test_busy_for_ever(tmp):
@@ -261,7 +291,8 @@ def test_dead_mount(tmp):
 def test_server_killed_under_swap(tmp):
     """case 5: the server dies under swap: nothing empty takes its place"""
     need_swap()
-    with Instance(tmp, FUSE) as it:
+    # A kernel that cannot send again what was in flight: before 6.9.
+    with Instance(tmp, FUSE, prefix=["setarch", "--uname-2.6"]) as it:
         it.start()
         os.kill(it.remember_servers()[0], signal.SIGKILL)
         wait_for(lambda: it.status()["state"] == "failed", "state failed")

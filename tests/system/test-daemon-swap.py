@@ -7,110 +7,31 @@ ever short of memory. Cases 1 and 2 are looked at on the serving process while
 it works.
 """
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import time
 
 import daemontest
-from daemontest import (BUILD, Instance, Skip, check, loops_below, need_swap,
-                        swaps, wait_for)
+from daemontest import Instance, Skip, check, need_swap, swaps, wait_for
+from swaptest import (DATA, LIMIT, MIB, Cgroup, Turn, page_file, pager, result,
+                      used)
 
-MIB = 1 << 20
-HERE = os.path.dirname(os.path.abspath(__file__))
-PAGER = os.path.join(BUILD, "tests", "system", "ts-pager")
-LIMIT, DATA = 96 * MIB, 256 * MIB
 KEYS = {"device.attach": '"fuse"', "device.size": '"1G"',
         "device.priority": "32010", "ram.budget": '"256M"',
         "device.connections": "2", "tuning.threads": "16"}
-
-
-class Cgroup:
-    """A memory cgroup of version 1 or 2 with a limit."""
-
-    def __init__(self, limit):
-        with open("/proc/mounts") as file:
-            mounts = [line.split() for line in file]
-        v1 = [m[1] for m in mounts
-              if m[2] == "cgroup" and "memory" in m[3].split(",")]
-        v2 = [m[1] for m in mounts if m[2] == "cgroup2"]
-        if not v1 and not v2:
-            raise Skip("no memory cgroup controller")
-        self.path = os.path.join((v1 or v2)[0], f"thinswapd-test-{os.getpid()}")
-        if not v1:
-            with open(os.path.join(v2[0], "cgroup.subtree_control"), "w") as f:
-                f.write("+memory")
-        os.mkdir(self.path)
-        self.limit_file = os.path.join(
-            self.path, "memory.limit_in_bytes" if v1 else "memory.max")
-        self.set_limit(limit)
-
-    def set_limit(self, limit):
-        with open(self.limit_file, "w") as file:
-            file.write(str(limit))
-
-    def run(self, *argv):
-        procs = os.path.join(self.path, "cgroup.procs")
-
-        def enter():
-            with open(procs, "w") as file:
-                file.write(str(os.getpid()))
-
-        return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True,
-                                preexec_fn=enter)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        with open(os.path.join(self.path, "cgroup.procs")) as file:
-            for pid in file.read().split():
-                os.kill(int(pid), signal.SIGKILL)
-        wait_for(self.remove, "the cgroup to be empty")
-
-    def remove(self):
-        try:
-            os.rmdir(self.path)
-        except OSError:
-            return False
-        return True
-
-
-def page_file():
-    done = subprocess.run(
-        ["bash", "-c", '. "$1" && ts_pages data', "-",
-         os.path.join(HERE, "pages.sh")],
-        capture_output=True, text=True, timeout=280)
-    check(done.returncode == 0, "page file", done.stderr)
-    return done.stdout.strip()
-
-
-def pager(group, pages, *more):
-    return group.run(PAGER, "--pages", pages, "--size", str(DATA), "--json",
-                     *more)
-
-
-def result(process):
-    out, _ = process.communicate(timeout=280)
-    check(process.returncode == 0, "the pager found nothing wrong", out)
-    report = json.loads(out)
-    check(report["wrong_pages"] == 0, "0 pages wrong", report)
-    return report
-
-
-def used(it):
-    return sum(swaps()[dev][1] * 1024 for dev in loops_below(it.dir)
-               if dev in swaps())
 
 
 def test_swap(tmp):
     """start, swap, status, reload, drain, stop; every byte verified"""
     need_swap()
     pages = page_file()
-    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
         it.start()
         it.remember_servers()
         work = pager(group, pages, "--touches", "30000")
@@ -158,7 +79,7 @@ def test_steady(tmp):
         raise Skip("strace is not installed")
     pages = page_file()
     trace = os.path.join(tmp, "trace")
-    with Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS) as it, Cgroup(LIMIT) as group:
         it.start()
         server = it.server_pid()
         work = pager(group, pages, "--rewrite", "90", "--seconds", "12")
@@ -196,6 +117,76 @@ def test_steady(tmp):
         check(it.stop() == 0 and it.left() == [], "clean", it.left())
 
 
+def spill_start(it, encrypted):
+    """Start, and see that the spill tier is shown as it is."""
+    it.start()
+    it.remember_servers()
+    shown = it.status()["spill"]
+    check(shown["encrypted"] == encrypted and not shown["degraded"],
+          "status: spill", shown)
+    check(("not encrypted" in it.cli("status").stdout) != encrypted,
+          "status for people", it.cli("status").stdout)
+
+
+def stats(it):
+    return json.loads(it.cli("stats", "--json").stdout)
+
+
+def in_memory(it):
+    slots = stats(it)["slots"]
+    return sum(slots[kind] for kind in ("ram", "raw", "staged"))
+
+
+def test_spill(tmp):
+    """[spill] with real swap: data three times RAM and budget, verified; in
+    plaintext it says so; ram-admission=off empties memory; stop lets the file
+    go"""
+    need_swap()
+    pages = page_file()
+    path = os.path.join(tmp, "spill")
+    keys = dict(KEYS, **{"ram.budget": '"16M"', "spill.path": f'"{path}"',
+                         "spill.size": '"512M"', "spill.encrypt": "false"})
+    with Turn(), Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
+        spill_start(it, False)
+        check("can read" in it.log(), "plaintext is logged", it.log())
+        check(stat.S_IMODE(os.stat(path).st_mode) == 0o600, "mode 0600")
+        work = pager(group, pages, "--touches", "20000")
+        wait_for(lambda: it.status()["spill"]["pages"] or
+                 work.poll() is not None, "pages in the file", 120)
+        result(work)
+        shown = it.status()["spill"]
+        # Compressed, they are more than twice the budget.
+        check(shown["written_bytes"] > 32 * MIB, "most went through the file",
+              shown)
+        counted = stats(it)["counters"]
+        print(f"  {counted['spilled_pages']} pages went out, "
+              f"{counted['spill_read_pages']} were read there, "
+              f"{counted['promoted_pages']} came back")
+
+        work = pager(group, pages, "--seconds", "10")
+        wait_for(lambda: used(it) > DATA // 4 or work.poll() is not None,
+                 "pages in swap", 120)
+        done = it.cli("tune", "ram-admission=off")
+        check(done.returncode == 0, "tune", done)
+        check(not it.status()["settings"]["ram_admission"], "off in status")
+        few = 16 * MIB // 4096 // 16
+        wait_for(lambda: in_memory(it) < few, "memory to be empty")
+        check(it.status()["spill"]["pages"] > 0, "they are in the file")
+        result(work)
+        check(it.cli("tune", "ram-admission=on").returncode == 0, "on again")
+        it.remember_servers()
+        check(it.stop() == 0, "stop", it.log())
+        check(it.left() == [], "nothing is left", it.left())
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # What is in it is nobody's any more, so a next start may have it.
+    keys["spill.encrypt"] = "true"
+    with Instance(tmp, keys, name="again") as it:
+        spill_start(it, True)
+        check(it.status()["spill"]["pages"] == 0, "empty")
+        check(it.stop() == 0, "stop", it.log())
+
+
 def test_drain_refused(tmp):
     """a drain that does not fit: refused with the amount; --force works"""
     need_swap()
@@ -210,7 +201,8 @@ def test_drain_refused(tmp):
     # The daemon alone sees a machine without memory, in its own namespace.
     prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
               f'mount --bind {meminfo} /proc/meminfo && exec "$@"', "sh"]
-    with Instance(tmp, KEYS, prefix=prefix) as it, Cgroup(LIMIT) as group:
+    with Turn(), Instance(tmp, KEYS, prefix=prefix) as it, \
+            Cgroup(LIMIT) as group:
         it.start()
         if len(swaps()) > 1:
             raise Skip("another swap area has room, which counts")

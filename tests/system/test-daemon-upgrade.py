@@ -9,8 +9,12 @@ route with swap that is on. Case 5.
 import ctypes
 import json
 import os
+import re
+import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import time
 
@@ -270,6 +274,91 @@ def test_standby(tmp):
         check("\nstandby " in it.cli("status").stdout, "shown")
         verdict(load)
         finish(it)
+
+
+def rss_kib(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return int(re.search(r"RssAnon:\s+(\d+)", file.read()).group(1))
+
+
+def test_standby_needs_nothing(tmp):
+    """what a standby takes over with, it has before: beside the protocol of
+    plugin/standby.h, with connections made in between"""
+    with Instance(tmp, RAM) as it:
+        it.start()
+        load = journal(it)
+        time.sleep(1)
+        server = it.server_pid()
+        with open(f"/proc/{server}/cmdline") as file:
+            words = file.read().split("\0")[1:-1]
+        ours, theirs = socket.socketpair()
+        ours.settimeout(60)
+        path = os.path.join(tmp, "standby-socket")
+        where = [i for i, word in enumerate(words) if word == "--foreground"]
+        words[where[0]:where[0] + 1] = ["--foreground", "-U", path]
+        env = dict(os.environ, THINSWAP_STANDBY=str(theirs.fileno()),
+                   MALLOC_ARENA_MAX="1", MALLOC_TRIM_THRESHOLD_="1073741824",
+                   MALLOC_MMAP_THRESHOLD_="33554432")
+        standby = subprocess.Popen(["nbdkit", *words], env=env,
+                                   pass_fds=[theirs.fileno()])
+        theirs.close()
+        try:
+            check(ours.recv(600).startswith(b"ready "), "ready")
+            with NbdReader(path) as reader:
+                check(reader.read(64 << 10) == bytes(64 << 10),
+                      "zeros, for nobody but us")
+                ours.send(b"again\n")
+                check(ours.recv(600).startswith(b"ready "), "ready again")
+                before = rss_kib(standby.pid)
+                it.process.send_signal(signal.SIGSTOP)
+                end = os.pidfd_open(server)
+                os.kill(server, signal.SIGKILL)
+                select.select([end], [], [], 30)
+                os.close(end)
+                ours.send(b"take\n")
+                check(ours.recv(600) == b"taken\n", "taken")
+                grown = rss_kib(standby.pid) - before
+                print(f"  {before} KiB, {grown} more when taken over")
+                check(grown < 512, "it asked for next to nothing", grown)
+        finally:
+            standby.kill()
+            standby.wait()
+            it.process.send_signal(signal.SIGCONT)
+        verdict(load)
+        finish(it)
+
+
+class NbdReader:
+    """As little of an NBD client as reads need."""
+
+    def __init__(self, path):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(path)
+        self.take(18)
+        # Fixed newstyle, no zeroes; then NBD_OPT_EXPORT_NAME of "".
+        self.sock.sendall(struct.pack(">I8sII", 3, b"IHAVEOPT", 1, 0))
+        self.take(10)
+
+    def take(self, count):
+        data = b""
+        while len(data) < count:
+            more = self.sock.recv(count - len(data))
+            check(more, "the server answers")
+            data += more
+        return data
+
+    def read(self, count):
+        self.sock.sendall(struct.pack(">IHHQQI", 0x25609513, 0, 0, 1, 0,
+                                      count))
+        self.take(16)
+        return self.take(count)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
 
 
 def test_standby_dies(tmp):

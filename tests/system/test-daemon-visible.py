@@ -7,35 +7,17 @@ Needs no device and no privilege.
 
 import json
 import os
-import random
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
 
 import daemontest
-from daemontest import Instance, check, quoted, wait_for
+from daemontest import Instance, check, need_tools, quoted, wait_for
 
 
 def settings(it):
     return it.status()["settings"]
-
-
-def store(it, n, offset=0):
-    """Write n pages of noise; the file that has them too, None: no room."""
-    path = f"{it.config}.{offset}"
-    with open(path, "wb") as file:
-        file.write(random.Random(n + offset).randbytes(n * 4096))
-    done = qemu_io(it, f"write -q -s {path} {offset} {n * 4096}")
-    return path if done.returncode == 0 else None
-
-
-def qemu_io(it, command):
-    return subprocess.run(
-        ["qemu-io", "-f", "raw", "-c", command,
-         f"nbd+unix:///?socket={it.socket_path()}"],
-        capture_output=True, text=True, timeout=60)
 
 
 def holds(it, path):
@@ -47,12 +29,6 @@ def holds(it, path):
         check(done.returncode == 0, "read all", done)
         with open(path, "rb") as file:
             return back.read(size) == file.read()
-
-
-def need(*tools):
-    for tool in tools:
-        if not shutil.which(tool):
-            raise daemontest.Skip(f"{tool} is not installed")
 
 
 def tune(it, *what):
@@ -132,16 +108,16 @@ def test_tuned_successor(tmp):
 
 def test_kept_memory_other_budget(tmp):
     """kept memory is served with another budget, as far as it reaches"""
-    need("qemu-io", "nbdcopy")
+    need_tools("qemu-io", "nbdcopy")
     with Instance(tmp) as it:
         it.start()
-        pages = store(it, 5000)
+        pages = it.write_noise(5000)
         for budget, left in (("8M", 0), ("64M", 1)):
             it.kill_both()
             it.write_config({"ram.budget": quoted(budget)})
             it.start()
             check(holds(it, pages), f"all there with {budget}")
-            check(bool(store(it, 1000, 40 << 20)) == bool(left),
+            check(bool(it.write_noise(1000, 40 << 20)) == bool(left),
                   f"room with {budget}: {left}")
         it.kill_both()
         it.write_config({"ram.budget": '"256M"'})

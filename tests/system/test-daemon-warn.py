@@ -11,12 +11,12 @@ device that the kernel lets go of is in tests/vm.
 
 import ctypes
 import os
-import random
 import shutil
 import subprocess
 
 import daemontest
-from daemontest import Instance, check, need_root, quoted, wait_for
+from daemontest import (Instance, check, need_root, need_tools, quoted,
+                        wait_for)
 
 PAGE = 4096
 SEGMENT = 1 << 20
@@ -25,23 +25,6 @@ SHM_UNLOCK, SHM_LOCK = 12, 11
 
 def warnings(it):
     return {w["name"]: w["text"] for w in it.status()["warnings"]}
-
-
-def qemu_io(it, *commands):
-    args = [word for command in commands for word in ("-c", command)]
-    return subprocess.run(
-        ["qemu-io", "-f", "raw", *args,
-         f"nbd+unix:///?socket={it.socket_path()}"],
-        capture_output=True, text=True, timeout=60)
-
-
-def write_noise(it, n, offset=0):
-    """n pages that do not compress; False when some did not fit."""
-    path = it.config + ".noise"
-    with open(path, "wb") as file:
-        file.write(random.Random(n).randbytes(n * PAGE))
-    return qemu_io(it, f"write -q -s {path} {offset} {n * PAGE}"
-                   ).returncode == 0
 
 
 def looks(it):
@@ -79,12 +62,12 @@ def test_full(tmp):
     with Instance(tmp, {"ram.budget": '"20M"'}) as it:
         it.start()
         check(not warnings(it), "none at first", warnings(it))
-        check(not write_noise(it, 6000), "more than fits")
+        check(not it.write_noise(6000), "more than fits")
         is_warned_of(it, "low-ratio", "ratio 1.0", "below 1.5")
         is_warned_of(it, "overcommitted", "SwapFree")
         room = it.stats()["store"]["room_bytes"]
         check(room < 1 << 20, "next to no room in real terms", room)
-        qemu_io(it, f"discard 0 {256 << 20}")
+        it.qemu_io(f"discard 0 {256 << 20}")
         is_over(it, "overcommitted")
         is_over(it, "low-ratio")
 
@@ -96,7 +79,7 @@ def test_write_budget(tmp):
     with Instance(tmp, keys) as it:
         it.start()
         # An hour's share is one segment; a write is never cut.
-        write_noise(it, 4000)
+        it.write_noise(4000)
         is_warned_of(it, "write-budget-spent", "24 MiB a day")
         stats, status = it.stats(), it.status()["spill"]
         written = stats["counters"]["spill_written_bytes"]
@@ -117,7 +100,7 @@ def test_write_budget(tmp):
         check(it.cli("tune", "write-budget=0").returncode == 0, "tune")
         is_over(it, "write-budget-spent")
         # Now the rest has room in the spill file.
-        check(write_noise(it, 4000), "all is accepted")
+        check(it.write_noise(4000), "all is accepted")
         check(it.stats()["slots"]["spill"] > 1000, "and on to spill",
               it.stats()["slots"])
 
@@ -130,7 +113,7 @@ def test_damaged(tmp):
             "spill.size": '"32M"'}
     with Instance(tmp, keys) as it:
         it.start()
-        check(write_noise(it, 4000), "stored")
+        check(it.write_noise(4000), "stored")
         check("damaged-pages" not in warnings(it), "good at first")
         check(it.stats()["slots"]["spill"] > 500, "some in spill")
         with open(path, "r+b") as file:
@@ -139,7 +122,7 @@ def test_damaged(tmp):
             os.fsync(file.fileno())
         bad = 0
         for at in range(0, 4000, 500):
-            bad += qemu_io(it, f"read {at * PAGE} {500 * PAGE}"
+            bad += it.qemu_io(f"read {at * PAGE} {500 * PAGE}"
                            ).returncode != 0
         check(bad > 0, "reads fail, and say so")
         is_warned_of(it, "damaged-pages", "not reliable")
@@ -163,9 +146,7 @@ def loop_on_tmpfs(tmp, size, room):
 def test_spill_degraded(tmp):
     """spill-degraded (case 31): the spill device fails, and works again"""
     need_root()
-    for tool in ("losetup", "mount", "umount"):
-        if not shutil.which(tool):
-            raise daemontest.Skip(f"{tool} is not installed")
+    need_tools("losetup", "mount", "umount")
     try:
         mount, device = loop_on_tmpfs(tmp, 64 << 20, "2m")
     except subprocess.CalledProcessError as error:
@@ -175,7 +156,7 @@ def test_spill_degraded(tmp):
                 "spill.size": '"64M"'}
         with Instance(tmp, keys) as it:
             it.start()
-            write_noise(it, 6000)
+            it.write_noise(6000)
             is_warned_of(it, "spill-degraded", "errors")
             check("DEGRADED" in spill_line(it, "stats") and
                   "DEGRADED" in spill_line(it, "status") and
@@ -183,7 +164,7 @@ def test_spill_degraded(tmp):
             subprocess.run(["mount", "-o", "remount,size=70m", mount],
                            check=True)
             is_over(it, "spill-degraded")
-            check(write_noise(it, 6000), "what did not fit does now")
+            check(it.write_noise(6000), "what did not fit does now")
     finally:
         subprocess.run(["losetup", "-d", device])
         subprocess.run(["umount", mount])
@@ -209,8 +190,7 @@ def test_lock_lost(tmp):
 def test_never_locked(tmp):
     """memory-not-locked: without capability and limit from the start"""
     need_root()
-    if not shutil.which("setpriv") or not shutil.which("prlimit"):
-        raise daemontest.Skip("setpriv or prlimit is not installed")
+    need_tools("setpriv", "prlimit")
     prefix = ["prlimit", "--memlock=0:0",
               *daemontest.without_capability("ipc_lock")]
     with Instance(tmp, prefix=prefix) as it:

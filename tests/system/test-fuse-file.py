@@ -182,6 +182,26 @@ def test_model(program, seed):
         assert server.stop() == 0
 
 
+def test_alignment(path):
+    """O_DIRECT takes any offset, length and address, as the plain way does."""
+    direct = os.open(path, os.O_RDWR | os.O_DIRECT)
+    memory = mmap.mmap(-1, 4 * SLOT)
+    want = random.Random(2).randbytes(4 * SLOT)
+    assert os.pwrite(direct, want, 16 * SLOT) == len(want)
+    for off, length, address in ((0, SLOT, 0), (512, 512, 512), (1, 3, 5),
+                                 (SLOT - 1, 2, 1), (7, 2 * SLOT, 13),
+                                 (0, 3 * SLOT, 4)):
+        view = memoryview(memory)[address:address + length]
+        assert os.preadv(direct, [view], 16 * SLOT + off) == length
+        assert view == want[off:off + length], (off, length, address)
+        assert os.pwritev(direct, [view], 16 * SLOT + off) == length
+        view.release()
+    assert os.pread(direct, len(want), 16 * SLOT) == want
+    fallocate(direct, PUNCH, 16 * SLOT, len(want))
+    memory.close()
+    os.close(direct)
+
+
 def test_refusals(program):
     with Server(program, 'size=1M', 'ram=64M') as server:
         fd = os.open(server.file, os.O_RDWR)
@@ -216,6 +236,7 @@ def test_refusals(program):
         vfs = os.statvfs(server.dir)
         assert vfs.f_blocks * vfs.f_frsize == MIB
         assert vfs.f_blocks - vfs.f_bfree == 1
+        test_alignment(server.file)
         # Case 14: pieces of slots.
         os.pwrite(fd, b'A' * 512, 512)
         fallocate(fd, ZERO | KEEP, 3584, 512)

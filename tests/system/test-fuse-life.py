@@ -8,6 +8,7 @@ Cases 1, 2 and 10 (their FUSE parts), and 12 for loop devices: TEST_LOOP
 attaches and detaches fifty times.
 """
 
+import mmap
 import os
 import random
 import re
@@ -163,6 +164,66 @@ def test_hardened(program):
         count_growth(server)
 
 
+def test_connection(program):
+    """A descriptor a thread; requests of 1 MiB; room for all of a loop's."""
+    with Server(program, 'size=64M', 'ram=32M',
+                options=['--threads', '5']) as server:
+        links = [os.readlink(f'/proc/{server.proc.pid}/fd/{fd}')
+                 for fd in os.listdir(f'/proc/{server.proc.pid}/fd')]
+        # libfuse has a copy of one.
+        assert links.count('/dev/fuse') == 5 + 1, links
+        limit = max_background(os.stat(server.dir).st_dev)
+        # A loop device has 128 requests in flight.
+        assert limit is None or limit > 128, limit
+        count_large(server)
+
+
+def max_background(dev):
+    """The connection is named by its device; None where it is not shown."""
+    where = tempfile.mkdtemp(prefix='thinswap-fusectl-')
+    done = subprocess.run(['mount', '-t', 'fusectl', 'none', where],
+                          capture_output=True, check=False)
+    try:
+        with open(f'{where}/{os.minor(dev)}/max_background',
+                  encoding='utf-8') as file:
+            return int(file.read())
+    except OSError:
+        return None
+    finally:
+        if done.returncode == 0:
+            subprocess.run(['umount', where], check=True)
+        os.rmdir(where)
+
+
+def count_large(server):
+    """1 MiB comes in one piece: one received with its header, one sent."""
+    if not shutil.which('strace'):
+        print('no strace: the size of requests is not looked at')
+        return
+    memory = mmap.mmap(-1, 1 << 20)
+    memory[:] = random.randbytes(1 << 20)
+    fd = os.open(server.file, os.O_RDWR | os.O_DIRECT)
+    trace = tempfile.NamedTemporaryFile('r')
+    pid = server.proc.pid
+    strace = subprocess.Popen(
+        ['strace', '--follow-forks', '--quiet=all', '--trace', 'read,writev',
+         '--string-limit', '0', '--output', trace.name, '--attach', str(pid)],
+        stderr=subprocess.PIPE)
+    try:
+        wait_until(lambda: all('TracerPid:\t0\n' not in open(
+            f'/proc/{pid}/task/{t}/status', encoding='utf-8').read()
+            for t in os.listdir(f'/proc/{pid}/task')))
+        assert os.pwritev(fd, [memory], 0) == 1 << 20
+        assert os.preadv(fd, [memory], 0) == 1 << 20
+    finally:
+        strace.terminate()
+        strace.wait()
+    os.close(fd)
+    calls = trace.read()
+    for want in (f'= {(1 << 20) + 80}\n', f'= {(1 << 20) + 16}\n'):
+        assert calls.count(want) == 1, (want, calls)
+
+
 def test_memlock(program):
     """Case 1: a low RLIMIT_MEMLOCK is named at start, and all works."""
     if not shutil.which('setpriv'):
@@ -264,6 +325,7 @@ def main():
     print('ok: interrupted at every moment', flush=True)
     test_hardened(program)
     test_memlock(program)
+    test_connection(program)
     print('ok: locked, and does not grow (cases 1, 2)', flush=True)
     if not os.path.exists('/dev/loop-control'):
         print('no loop devices: they are not tried')

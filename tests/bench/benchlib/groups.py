@@ -253,11 +253,17 @@ GROUPS = {"raw": raw, "memory": memory, "nbd": nbd, "rounds": rounds,
 ONLY_FULL = ("scale", "work")
 
 
-def run_groups(ctx, names):
-    results = {}
+def run_groups(ctx, names, results, save):
+    """Add each group to @results and save() them. One that fails is told in
+    results["failed"] and does not keep the others from being measured."""
+    results["failed"] = {}
     for name in names:
         start = time.monotonic()
         say(f"group {name}")
-        results[name] = GROUPS[name](ctx)
+        try:
+            results[name] = GROUPS[name](ctx)
+        except (Failed, subprocess.CalledProcessError, OSError) as why:
+            results["failed"][name] = str(why)
+            say(f"group {name} FAILED: {why}")
+        save(results)
         say(f"group {name} took {time.monotonic() - start:.0f} s")
-    return results

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """report.py - the results as tables, the figures to reach last"""
 
+import os
+
 from . import goals, spill
 
 
@@ -198,14 +200,21 @@ def markdown(results, judged):
     return "\n".join(lines)
 
 
-def put_in_readme(path, results, judged):
-    """Replace what is between the two marks."""
+def put_in_readme(path, results, judged, charts=None):
+    """Replace what is between the two marks; the pictures are those in the
+    folder @charts."""
+    folder = os.path.dirname(os.path.abspath(path))
+    images = "".join(
+        f"\n![{name[:-4]}]"
+        f"({os.path.relpath(os.path.join(charts, name), folder)})\n"
+        for name in sorted(os.listdir(charts) if charts else ())
+        if name.endswith(".svg"))
     with open(path, encoding="utf-8") as readme:
         before, rest = readme.read().split(BEGIN)
         after = rest.split(END)[1]
     with open(path, "w", encoding="utf-8") as readme:
         readme.write(f"{before}{BEGIN}\n{markdown(results, judged)}\n"
-                     f"{END}{after}")
+                     f"{images}{END}{after}")
 
 
 BOUND = ("1/(1/null + 1/(cores x zstd alone)), MB/s",

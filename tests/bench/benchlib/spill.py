@@ -17,13 +17,15 @@ from .peers import CLEAN_ENV, Failed, by_name, median_of, say
 
 MIB = 1 << 20
 PARTS = {
-    # name: (part, spill MiB, ram MiB, real pages)
-    "fill-random": ("fill", 512, 32, False),
-    "fill-pages": ("fill", 256, 32, True),
-    "drain": ("drain", 512, 600, False),
-    "read": ("read", 512, 32, False),
-    "overwrite": ("overwrite", 256, 32, False),
-    "working-set": ("working-set", 512, 64, True),
+    # name: (part, spill MiB, ram MiB, real pages, percent of the file stored)
+    "fill-random": ("fill", 512, 32, False, None),
+    "fill-pages": ("fill", 256, 32, True, None),
+    "drain": ("drain", 512, 600, False, None),
+    "read": ("read", 512, 32, False, None),
+    "overwrite": ("overwrite", 256, 32, False, 80),
+    # 80 % of both tiers, memory half as large as the file.
+    "overwrite-both": ("overwrite", 256, 128, False, 120),
+    "working-set": ("working-set", 512, 64, True, None),
 }
 FIO = {
     # The spiller has three segments in flight.
@@ -36,14 +38,15 @@ IDLE_PHASES = ("fill:bs=64K", "randread:bs=4K", "overwrite:bs=4K")
 
 
 def spillbench(ctx, path, name):
-    part, spill_mib, ram_mib, real = PARTS[name]
+    part, spill_mib, ram_mib, real, full = PARTS[name]
     scale = 4 if ctx.quick else 1
     if os.path.exists(path):
         os.remove(path)
     command = [os.path.join(os.path.dirname(ctx.nbdload), "spillbench"),
                "--file", path, "--spill", f"{spill_mib // scale}M",
                "--ram", f"{max(ram_mib // scale, 16)}M",
-               *(["--pages", ctx.pages] if real else []), part]
+               *(["--pages", ctx.pages] if real else []),
+               *(["--full", str(full)] if full else []), part]
     done = subprocess.run(command, env=CLEAN_ENV, text=True, check=False,
                           capture_output=True)
     if done.returncode:

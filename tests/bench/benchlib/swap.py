@@ -88,10 +88,12 @@ def work(ctx):
     jobs = {
         "memhog": (160 * MIB, [
             "memhog", "-r1" if ctx.quick else "-r3", "384m"]),
-        "stress-ng": (96 * MIB, [
-            "stress-ng", "--vm", "1", "--vm-bytes", "192m", "--vm-ops",
-            "200" if ctx.quick else "1000", "--vm-method", "rand-set",
-            "--verify", "--quiet"]),
+        # Bytes that compress, and bytes that do not.
+        **{f"stress-ng {method}": (96 * MIB, [
+            "stress-ng", "--vm", "1", "--vm-bytes", "192m", "--vm-keep",
+            "--vm-ops", "50" if ctx.quick else "200", "--vm-method",
+            method, "--verify", "--quiet"])
+           for method in ("gray", "rand-sum")},
         "build": (16 * MIB, None),
     }
     kinds = {name: kind for name, kind in swap_kinds(ctx).items()
@@ -108,6 +110,8 @@ def work(ctx):
             with contextlib.ExitStack() as stack:
                 argv = command or build_command(ctx, stack)
                 _, report = swaprun(ctx, kinds[name], argv, cgroup_bytes)
+            if not report["most_swapped_bytes"]:
+                raise Failed(f"{job} did not swap")
             return {**report, "seconds": report["milliseconds"] / 1000}
         say(f"{job} in {cgroup_bytes // MIB} MiB")
         result[job] = on_kinds(ctx, kinds, run)

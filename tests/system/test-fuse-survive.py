@@ -1,0 +1,254 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""thinswapd on the FUSE route when thinswap-fuse is killed: no page is lost
+
+The daemon holds the connection, a successor takes it over and has the kernel
+send again what was open (Linux 6.9). Case 5. Older kernels are played by
+`setarch --uname-2.6`. A seed is printed.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import daemontest
+from daemontest import (Instance, Skip, check, fake, loops_below, mounts_below,
+                        need_swap, quoted, start_time, swaps, wait_for)
+from swaptest import (DATA, LIMIT, MIB, Cgroup, Turn, page_file, pager, result,
+                      used)
+
+FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
+        "device.priority": "0"}
+KILLS = int(os.environ.get("THINSWAP_KILLS", "12"))
+LACKS = "Linux 6.9 (FUSE_NOTIFY_RESEND)"
+
+
+def need_resend():
+    need_swap()
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if tuple(map(int, version.groups())) < (6, 9):
+        raise Skip("the kernel is older than 6.9 and cannot send again")
+
+
+def swap_of(it):
+    return [dev for dev in loops_below(it.dir) if dev in swaps()]
+
+
+def segments():
+    with open("/proc/sysvipc/shm") as file:
+        return {int(line.split()[1]) for line in file.readlines()[1:]}
+
+
+def successor_of(it, old):
+    def look():
+        status = it.status()
+        check(status["state"] in ("running", "recovering"), "state", status)
+        if status["state"] == "running" and status["server_pid"] != old:
+            return status["server_pid"]
+        return None
+
+    pid = wait_for(look, "a successor", 60)
+    it.remember_servers()
+    return pid
+
+
+def complaints(device, since):
+    """What the kernel says of the device that nobody wants to read."""
+    done = subprocess.run(["dmesg"], capture_output=True, text=True)
+    name = os.path.basename(device)
+    return [line for line in done.stdout.splitlines()[since:]
+            if name in line and "rror" in line]
+
+
+def kernel_lines():
+    done = subprocess.run(["dmesg"], capture_output=True, text=True)
+    return len(done.stdout.splitlines())
+
+
+def gone(it, kept):
+    check(it.left() == [], "nothing is left", it.left())
+    check(kept not in segments(), "the segment is gone")
+    check(not os.path.exists(it.socket_path("memory")), "the file is gone")
+
+
+def test_swap(tmp):
+    """kill -9 of thinswap-fuse under swap in use: no page wrong, no error"""
+    need_resend()
+    pages = page_file()
+    rng = random.Random(seed := int(time.time()))
+    print(f"  seed {seed}")
+    keys = dict(FUSE, **{"device.size": '"1G"', "device.priority": "32011",
+                         "ram.budget": '"256M"'})
+    since = kernel_lines()
+    with Turn(), Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
+        it.start()
+        device, kept = swap_of(it)[0], it.status()["kept_memory"]["segment"]
+        pid = it.server_pid()
+        work, reports, most = None, [], 0
+        for i in range(KILLS):
+            if work and work.poll() is not None:
+                reports.append(result(work))
+                work = None
+            if not work:
+                work = pager(group, pages, "--touches", "40000")
+                wait_for(lambda: used(it) > DATA // 8 or
+                         work.poll() is not None, "pages in swap", 120)
+            # Every third lives long enough to count as a life.
+            time.sleep(1.2 if i % 3 == 2 else rng.uniform(0, 0.3))
+            most = max(most, used(it))
+            os.kill(pid, signal.SIGKILL)
+            pid = successor_of(it, pid)
+        reports.append(result(work))
+        print(f"  {KILLS} kills, {most // MIB} MiB in swap, "
+              f"{len(reports)} data sets of {DATA // MIB} MiB verified")
+        check(most > DATA // 8, "pages were in swap", most)
+        successors = it.status()["successors"]
+        check(successors["taken_over"] == KILLS, "counted", successors)
+        check(complaints(device, since) == [], "no error in the kernel log",
+              complaints(device, since))
+        check(it.status()["kept_memory"]["segment"] == kept, "one segment")
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
+def flaky_fuse(tmp, mark):
+    """thinswap-fuse that does not start while a file is there."""
+    return fake(tmp, "flaky", f"[ -e {mark} ] && exit 3\n"
+                f'exec {daemontest.THINSWAP_FUSE} "$@"')
+
+
+def test_nobody_serves(tmp):
+    """no server for a while: the daemon answers, readers wait and are served"""
+    need_resend()
+    mark = os.path.join(tmp, "broken")
+    keys = dict(FUSE, **{"tuning.fuse": quoted(flaky_fuse(tmp, mark))})
+    with Instance(tmp, keys) as it:
+        it.start()
+        device, old = swap_of(it)[0], it.server_pid()
+        open(mark, "w").close()
+        os.kill(old, signal.SIGKILL)
+        wait_for(lambda: it.status()["successors"]["tries_in_a_row"] > 2,
+                 "tries")
+        reader = subprocess.Popen(["dd", f"if={device}", "of=/dev/null",
+                                   "bs=64K", "count=4", "iflag=direct"],
+                                  stderr=subprocess.DEVNULL)
+        check(it.status()["state"] == "recovering", "recovering")
+        check(it.status()["store"]["pages_stored"] is None, "not known")
+        check(reader.poll() is None, "the reader waits")
+        os.unlink(mark)
+        successor_of(it, old)
+        check(reader.wait(30) == 0, "the reader is served")
+        kept = it.status()["kept_memory"]["segment"]
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
+def test_daemon_killed(tmp):
+    """kill -9 of thinswapd: the next one holds the connection as well"""
+    need_resend()
+    with Instance(tmp, FUSE) as it:
+        it.start()
+        device, old = swap_of(it)[0], it.server_pid()
+        it.kill()
+        it.start()
+        check(it.server_pid() == old, "the same server", it.log())
+        check("what has changed" not in it.log(), "as configured", it.log())
+        check("cannot be held" not in it.log(), "held", it.log())
+        os.kill(old, signal.SIGKILL)
+        new = successor_of(it, old)
+        check(swap_of(it) == [device], "the same device")
+        # And its successor's connection is the one that we hold.
+        os.kill(new, signal.SIGKILL)
+        successor_of(it, new)
+        kept = it.status()["kept_memory"]["segment"]
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
+def test_both_killed_under_systemd(tmp):
+    """daemon and server killed: systemd's store has kept the connection"""
+    need_resend()
+    with Instance(tmp, FUSE) as it:
+        it.has_store = True
+        it.start()
+        device = swap_of(it)[0]
+        kept = it.status()["kept_memory"]["segment"]
+        server = it.server_pid()
+        wait_for(lambda: "socket" in it.store, "the connection in the store")
+        it.kill()
+        os.kill(server, signal.SIGKILL)
+        wait_for(lambda: start_time(server) is None, "its end")
+        reader = subprocess.Popen(["dd", f"if={device}", "of=/dev/null",
+                                   "bs=64K", "count=4", "iflag=direct"],
+                                  stderr=subprocess.DEVNULL)
+        it.start()
+        check(swap_of(it) == [device], "swap is still on")
+        check(reader.wait(30) == 0, "the reader is served")
+        check(it.status()["kept_memory"]["segment"] == kept, "one segment")
+        new = it.server_pid()
+        os.kill(new, signal.SIGKILL)
+        successor_of(it, new)
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
+def test_dies_while_attaching(tmp):
+    """the server is killed at each step of an attach: refused, nothing left"""
+    need_resend()
+    for name, key in (("mkswap", "tuning.mkswap"),
+                      ("swapon", "tuning.swapon-program")):
+        mark = os.path.join(tmp, name + ".reached")
+        slow = fake(tmp, "slow-" + name, f"touch {mark}; sleep 1\n"
+                    f'exec {name} "$@"')
+        with Instance(tmp, dict(FUSE, **{key: quoted(slow)}),
+                      name=name) as it:
+            it.launch()
+            wait_for(lambda: os.path.exists(mark), name)
+            os.kill(it.remember_servers()[0], signal.SIGKILL)
+            check(it.process.wait(60) == 1, f"{name}: refused", it.log())
+            check("died while its device was being attached" in it.log(),
+                  f"{name}: said", it.log())
+            check(it.left() == [], f"{name}: nothing is left", it.left())
+
+
+def test_dies_without_device(tmp):
+    """killed while no device is attached: a successor, and attach works"""
+    need_resend()
+    with Instance(tmp, dict(FUSE, **{"tuning.swapon": "true"})) as it:
+        it.start()
+        check(it.cli("detach").returncode == 0, "detach")
+        old = it.server_pid()
+        os.kill(old, signal.SIGKILL)
+        successor_of(it, old)
+        done = it.cli("attach")
+        check(done.returncode == 0 and len(swap_of(it)) == 1, "attach", done)
+        check(it.stop() == 0 and it.left() == [], "clean", it.left())
+
+
+def test_old_kernel(tmp):
+    """before Linux 6.9: the limit is told, and nothing is kept"""
+    need_swap()
+    if not shutil.which("setarch"):
+        raise Skip("setarch is not installed")
+    with Instance(tmp, FUSE, prefix=["setarch", "--uname-2.6"]) as it:
+        it.start()
+        rows = [row for row in it.status()["hardening"]
+                if row["step"] == "death of the server"]
+        check(len(rows) == 1 and rows[0]["missing"] == LACKS and
+              "lost" in rows[0]["at_risk"], "status", rows)
+        check(LACKS in it.log(), "log", it.log())
+        check(it.status()["kept_memory"] is None, "nothing kept")
+        os.kill(it.remember_servers()[0], signal.SIGKILL)
+        wait_for(lambda: it.status()["state"] == "failed", "state failed")
+        check("No empty server" in it.log(), "the loss is told", it.log())
+        check(it.cli("detach", "--force").returncode == 0, "detach --force")
+        it.process.send_signal(signal.SIGTERM)
+        it.process.wait(60)
+        check(it.left() == [], "clean", it.left())
+
+
+daemontest.main(globals())
