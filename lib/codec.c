@@ -144,18 +144,31 @@ void ts_codec_fini(struct ts_codec *codec)
 	codec->made = false;
 }
 
+/* A page that did not fit leaves zstd in the middle of its frame, where it takes
+ * no dictionary: begin anew. What the coder says must be what it does.
+ */
+static void take_dictionary(struct ts_coder *coder, uint32_t added)
+{
+	enum ts_codec_id codec = ts_load_relaxed(&coder->dicts->current);
+	size_t err;
+
+	ZSTD_CCtx_reset(coder->zstd, ZSTD_reset_session_only);
+	err = ZSTD_CCtx_refCDict(coder->zstd,
+				 ts_dict_of(coder->dicts, codec)->cdict);
+	/* Only the middle of a frame would be an error. */
+	assert(!ZSTD_isError(err));
+	(void)err;
+	coder->codec = codec;
+	coder->added = added;
+}
+
 struct ts_coder *ts_codec_encoder(struct ts_codec *codec)
 {
 	struct ts_coder *coder = ts_borrow(&codec->encoders);
 	uint32_t added = ts_load_acquire(&codec->dicts.added);
 
-	if (coder->added != added) {
-		coder->codec = ts_load_relaxed(&codec->dicts.current);
-		ZSTD_CCtx_refCDict(coder->zstd,
-				   ts_dict_of(coder->dicts, coder->codec)
-					   ->cdict);
-		coder->added = added;
-	}
+	if (coder->added != added)
+		take_dictionary(coder, added);
 	return coder;
 }
 
