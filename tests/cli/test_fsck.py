@@ -162,8 +162,10 @@ def test_kept(tmp):
 
 
 def test_damage(server):
-    """Three records of different segments of the spill file."""
-    offsets = [MIB + 100, 2 * MIB + 5000, 3 * MIB + 70000]
+    """Bytes of different segments of the spill file. How many of them are in
+    records that live is chance; tests/fault/fsck.c counts exactly."""
+    offsets = [MIB * (1 + i // 4) + 100 + 70000 * (i % 4)
+               for i in range(8)]
     with open(server.spill, "r+b") as f:
         for offset in offsets:
             f.seek(offset)
@@ -173,13 +175,14 @@ def test_damage(server):
         f.flush()
         os.fsync(f.fileno())
         code, found = numbers("--keep", server.keep)
-        check("three flipped bytes are three records",
-              code == 6 and not found["ok"] and found["errors"] == 3 and
-              found["faults"]["records"] == 3 and
-              len(found["examples"]) == 3, found)
+        n = found["errors"]
+        check("flipped bytes are bad records",
+              code == 6 and not found["ok"] and 1 <= n <= len(offsets) and
+              found["faults"]["records"] == n and
+              len(found["examples"]) == n, found)
         text = thinswap("fsck", "--keep", server.keep)
         check("as text", text.returncode == 6 and
-              "3           a spilled page fails its check" in text.stdout and
+              f"{n}           a spilled page fails its check" in text.stdout and
               f"at {found['examples'][0]['offset_bytes']}: " in text.stdout,
               text)
         for offset in offsets:

@@ -25,6 +25,7 @@
 
 #define TRIES 2000u
 #define HELD  64u
+#define CHANCES 10u
 
 static bool later;
 
@@ -272,20 +273,25 @@ static unsigned try_way(enum way way, const uint64_t *hits, struct rng *rng,
 	return died;
 }
 
-static void expect_all(uint64_t hits[WAYS][POINTS_MAX])
+static void print_all(uint64_t hits[WAYS][POINTS_MAX])
 {
 	for (unsigned i = 0; i < keeping_points(); i++) {
-		uint64_t n = 0;
-
-		for (unsigned way = 0; way < WAYS; way++) {
+		for (unsigned way = 0; way < WAYS; way++)
 			printf("%7" PRIu64, hits[way][i]);
-			n += hits[way][i];
-		}
 		printf("  %s\n", keeping_point_name(i));
-		if (!n)
-			keeping_wrong("nobody passed \"%s\"",
-				      keeping_point_name(i));
 	}
+}
+
+/* A point that is passed only now and then, since threads meet by chance, gets
+ * more tries.
+ */
+static unsigned try_again(unsigned i, struct rng *rng)
+{
+	for (unsigned n = 0; n < CHANCES * WAYS && !journal->failed; n++)
+		if (try_point((enum way)(n % WAYS), i, 1, rng_next(rng)))
+			return 1;
+	keeping_wrong("nobody died after \"%s\"", keeping_point_name(i));
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -306,13 +312,12 @@ int main(int argc, char **argv)
 	keeping_begin(true);
 	for (unsigned way = 0; way < WAYS && !journal->failed; way++)
 		count_way(way, rng_next(&rng), hits[way]);
-	expect_all(hits);
+	print_all(hits);
 	for (unsigned way = 0; way < WAYS && !journal->failed; way++)
 		died += try_way(way, hits[way], &rng, died_at);
 	for (unsigned i = 0; i < keeping_points() && !journal->failed; i++)
 		if (!died_at[i])
-			keeping_wrong("nobody died after \"%s\"",
-				      keeping_point_name(i));
+			died += try_again(i, &rng);
 	printf("%u points, %u deaths, %" PRIu64 " times verified\n",
 	       keeping_points(), died, journal->verified);
 	keeping_end();
