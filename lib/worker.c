@@ -62,20 +62,24 @@ static uint64_t still_staged(const struct run *run)
 	return mask;
 }
 
-/* Compress what compresses and has room. */
-static void compress(const struct run *run, struct ts_batch *batch)
+static int place(struct ts_media *media, struct ts_batch *batch)
 {
-	struct ts_media *media = &run->core->media;
 	int err;
 
 	batch->encoder = ts_codec_encoder(&media->codec);
 	err = ts_backend_ram.place(media, batch);
 	ts_return(&media->codec.encoders, batch->encoder);
-	if (!err || !ts_compact(run->core, TS_SLACK_NONE, ROOM_BLOCKS))
-		return;
-	batch->encoder = ts_codec_encoder(&media->codec);
-	ts_backend_ram.place(media, batch);
-	ts_return(&media->codec.encoders, batch->encoder);
+	return err;
+}
+
+/* Compress what compresses and has room. */
+static void compress(const struct run *run, struct ts_batch *batch)
+{
+	struct ts_media *media = &run->core->media;
+
+	if (place(media, batch) &&
+	    ts_compact(run->core, TS_SLACK_NONE, ROOM_BLOCKS))
+		place(media, batch);
 }
 
 /* Replace the words that still name their frames. Returns the frames that
