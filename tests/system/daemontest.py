@@ -371,6 +371,27 @@ class Instance:
                 os.close(self.store.popitem()[1])
 
 
+JOURNAL = os.path.join(BUILD, "tests", "system", "ts-nbdjournal")
+
+
+def journal(it):
+    """A client under load that notes what it was told is stored."""
+    return subprocess.Popen(
+        [JOURNAL, "--socket", it.socket_path(), "--seconds", "600"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def verdict(process):
+    """End it: all that it noted must be there. Returns its report."""
+    process.terminate()
+    out, _ = process.communicate(timeout=280)
+    check(process.returncode == 0, "every acknowledged page is there", out)
+    report = json.loads(out.splitlines()[-1])
+    check(report["wrong"] == 0 and report["pages_verified"] > 1000,
+          "pages were verified", report)
+    return report
+
+
 def socket_mode(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 

@@ -8,7 +8,6 @@ the FUSE route with swap that is on. Moments are random; the seed is printed.
 Case 5.
 """
 
-import json
 import os
 import random
 import signal
@@ -16,11 +15,10 @@ import subprocess
 import time
 
 import daemontest
-from daemontest import (BUILD, Instance, check, fake, fake_systemctl,
+from daemontest import (Instance, check, fake, fake_systemctl, journal,
                         loops_below, need_swap, quoted, start_time, swaps,
-                        wait_for)
+                        verdict, wait_for)
 
-JOURNAL = os.path.join(BUILD, "tests", "system", "ts-nbdjournal")
 ROUNDS = int(os.environ.get("THINSWAP_KILLS", "40")) // 10
 RAM = {"ram.budget": '"48M"'}
 ALWAYS = dict(RAM, **{"tuning.standby": '"always"'})
@@ -30,21 +28,6 @@ FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
 rng = random.Random(seed := int(os.environ.get("THINSWAP_SEED",
                                                int(time.time()))))
 print(f"  seed {seed}")
-
-
-def journal(it):
-    return subprocess.Popen(
-        [JOURNAL, "--socket", it.socket_path(), "--seconds", "600"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def verdict(process):
-    process.terminate()
-    out, _ = process.communicate(timeout=280)
-    check(process.returncode == 0, "every acknowledged page is there", out)
-    report = json.loads(out.splitlines()[-1])
-    check(report["wrong"] == 0 and report["pages_verified"] > 1000,
-          "pages were verified", report)
 
 
 def kill_servers(it, wanted=("nbdkit.pid", "standby.pid")):

@@ -7,40 +7,21 @@ store is played by daemontest. Route none with clients under load, and the
 FUSE route with swap that is on. Case 5 and case 10.
 """
 
-import json
 import os
 import signal
 import socket
-import subprocess
 import time
 
 import daemontest
-from daemontest import (BUILD, Instance, check, fake_systemctl, loops_below,
-                        need_swap, start_time, swaps, wait_for)
+from daemontest import (Instance, check, fake_systemctl, journal, loops_below,
+                        need_swap, start_time, swaps, verdict, wait_for)
 
-JOURNAL = os.path.join(BUILD, "tests", "system", "ts-nbdjournal")
 FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
         "device.priority": "0"}
 
 
 def swap_on(it):
     return [dev for dev in loops_below(it.dir) if dev in swaps()]
-
-
-def journal(it):
-    return subprocess.Popen(
-        [JOURNAL, "--socket", it.socket_path(), "--seconds", "600"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def verdict(process):
-    process.terminate()
-    out, _ = process.communicate(timeout=280)
-    check(process.returncode == 0, "every acknowledged page is there", out)
-    report = json.loads(out.splitlines()[-1])
-    check(report["wrong"] == 0 and report["pages_verified"] > 1000,
-          "pages were verified", report)
-    return report
 
 
 def restart(it):

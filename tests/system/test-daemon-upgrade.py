@@ -20,9 +20,9 @@ import time
 
 import daemontest
 from daemontest import (BUILD, THINSWAPD, Instance, check, fake_systemctl,
-                        loops_below, need_swap, start_time, swaps, wait_for)
+                        journal, loops_below, need_swap, start_time, swaps,
+                        verdict, wait_for)
 
-JOURNAL = os.path.join(BUILD, "tests", "system", "ts-nbdjournal")
 PLUGIN = os.path.join(BUILD, "plugin", "nbdkit-thinswap-plugin.so")
 RAM = {"ram.budget": '"48M"'}
 ALWAYS = dict(RAM, **{"tuning.standby": '"always"'})
@@ -32,22 +32,6 @@ FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
 
 def segment(it):
     return it.status()["kept_memory"]["segment"]
-
-
-def journal(it):
-    return subprocess.Popen(
-        [JOURNAL, "--socket", it.socket_path(), "--seconds", "600"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def verdict(process):
-    process.terminate()
-    out, _ = process.communicate(timeout=280)
-    check(process.returncode == 0, "every acknowledged page is there", out)
-    report = json.loads(out.splitlines()[-1])
-    check(report["wrong"] == 0 and report["pages_verified"] > 1000,
-          "pages were verified", report)
-    return report
 
 
 def finish(it):
