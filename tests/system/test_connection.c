@@ -5,6 +5,7 @@
  * without FUSE, so without root. Exits 0 when all holds, 1 with a sentence
  * otherwise.
  */
+#include "require.h"
 #include "fuse/connection.h"
 #include "guard.h"
 #include "patient.h"
@@ -13,7 +14,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,20 +24,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static void require(int ok, const char *format, ...)
-{
-	va_list args;
-
-	if (ok)
-		return;
-	va_start(args, format);
-	fputs("FAILED: ", stdout);
-	vprintf(format, args);
-	putchar('\n');
-	va_end(args);
-	exit(1);
-}
 
 static ino_t inode(int fd)
 {

@@ -5,11 +5,11 @@
  *
  * Exits 0 when all holds, 1 with a sentence otherwise.
  */
+#include "require.h"
 #include "loop.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +20,6 @@
 
 #define CYCLES     50
 #define PAGE_BYTES 4096
-
-static void require(int ok, const char *format, ...)
-{
-	va_list args;
-
-	if (ok)
-		return;
-	va_start(args, format);
-	fputs("FAILED: ", stdout);
-	vprintf(format, args);
-	putchar('\n');
-	va_end(args);
-	exit(1);
-}
 
 static void sysfs_is(const char *device, const char *name, const char *want)
 {
