@@ -128,6 +128,7 @@ static int parse_parameters(struct options *o, int n, char **args)
 		return -EINVAL;
 	}
 	o->fuse.size_bytes = o->params.size_bytes;
+	o->fuse.may_wait = o->params.spill_path != NULL;
 	return 0;
 }
 

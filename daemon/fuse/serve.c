@@ -19,6 +19,7 @@
  *	                         ^ page border
  *
  *   The answer to a read is put together in the same place;
+ * - its turn to wait for a request (turn.h);
  * - a touched stack, and a memory cache of malloc's: libfuse allocates one
  *   small structure a request and frees it at the answer, and gets the same
  *   one back each time.
@@ -32,6 +33,7 @@
 #include "serve.h"
 #include "connection.h"
 #include "file.h"
+#include "turn.h"
 #include "util/atomic.h"
 #include "util/harden.h"
 #include "util/lock.h"
@@ -84,6 +86,7 @@ struct ts_fuse {
 	struct ts_fuse_connection connection;
 	pthread_mutex_t init_lock;
 	bool init_seen;
+	struct ts_turn turn;
 	int softirq_fd; /* -1: there is none */
 	int ended_fd;
 	void *buffers;
@@ -223,6 +226,7 @@ int ts_fuse_mount(const struct ts_fuse_options *options, struct ts_store *store,
 	for (unsigned i = 0; i < fuse->n_servers; i++)
 		fuse->servers[i].fuse = fuse;
 	ts_mutex_init(&fuse->init_lock);
+	ts_turn_init(&fuse->turn, options->may_wait);
 	fuse->softirq_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	fuse->ended_fd = eventfd(0, EFD_CLOEXEC);
 	fuse->file = (struct ts_fuse_file){
@@ -296,10 +300,38 @@ static void see_to_init(struct ts_fuse *fuse, const struct fuse_in_header *in)
 	ts_unlock(&fuse->init_lock);
 }
 
+/* Receive one request, with the turn, and answer it, with or without. Returns
+ * whether the turn was passed on, and in @ret_n what libfuse said: 0 when the
+ * kernel has let go.
+ */
+static bool serve_one(struct server *server, int *ret_n)
+{
+	struct ts_fuse *fuse = server->fuse;
+	struct fuse_buf buf = {
+		.mem = server->data - HEADER_BYTES,
+		.size = HEADER_BYTES + TS_FUSE_MAX_BYTES,
+	};
+	bool pass;
+	int n;
+
+	ts_turn_await(&fuse->turn, server->fd);
+	n = *ret_n = fuse_session_receive_buf(fuse->session, &buf);
+	pass = n <= 0 || ts_turn_is_needed(&fuse->turn, server->fd, buf.mem);
+	if (pass)
+		ts_turn_pass(&fuse->turn);
+	if (n > 0) {
+		see_to_init(fuse, buf.mem);
+		fuse_session_process_buf(fuse->session, &buf);
+	} else if (n < 0 && n != -EINTR) {
+		ts_sleep_ns(RETRY_NS);
+	}
+	return pass;
+}
+
 static void *serve(void *opaque)
 {
 	struct server *server = opaque;
-	struct fuse_session *session = server->fuse->session;
+	bool have_turn = false;
 	int n = 1;
 
 	self = server;
@@ -308,18 +340,9 @@ static void *serve(void *opaque)
 	touch_malloc();
 	/* 0: the kernel has let go. Nothing else may end a server of swap. */
 	while (n) {
-		struct fuse_buf buf = {
-			.mem = server->data - HEADER_BYTES,
-			.size = HEADER_BYTES + TS_FUSE_MAX_BYTES,
-		};
-
-		n = fuse_session_receive_buf(session, &buf);
-		if (n > 0) {
-			see_to_init(server->fuse, buf.mem);
-			fuse_session_process_buf(session, &buf);
-		} else if (n < 0 && n != -EINTR) {
-			ts_sleep_ns(RETRY_NS);
-		}
+		if (!have_turn)
+			ts_turn_take(&server->fuse->turn);
+		have_turn = !serve_one(server, &n);
 	}
 	eventfd_write(server->fuse->ended_fd, 1);
 	return NULL;
@@ -396,6 +419,7 @@ void ts_fuse_free(struct ts_fuse *fuse)
 		close(fuse->file.inited_fd);
 	if (fuse->softirq_fd >= 0)
 		close(fuse->softirq_fd);
+	ts_turn_fini(&fuse->turn);
 	pthread_mutex_destroy(&fuse->init_lock);
 	free(fuse->mountpoint);
 	free(fuse);

@@ -24,6 +24,7 @@ struct ts_fuse_options {
 	int connection_fd;      /* of a connection that is mounted there already
 				 * (connection.h); -1: make one */
 	unsigned threads;       /* 1..TS_FUSE_THREADS_MAX */
+	bool may_wait;          /* an answer may have to wait for a disk */
 	uint64_t size_bytes;
 };
 
