@@ -130,15 +130,15 @@ def draw(results, folder):
               for kind, phase in (("read", "randread-4K"),
                                   ("write", "overwrite-4K"))
               for point in ("p50", "p99", "p99.9")})
+        if alone_rows(nbd):
+            bars(folder, "latency-alone",
+                 "Latency of one request at a time (p50)", "microseconds",
+                 list(nbd), alone_rows(nbd))
     if "rounds" in results:
         lines(folder, "rounds", "Fill and discard, ten rounds on one server",
               "MB/s", {f"{peer} {op}": [one["mb_s"] for one in values]
                        for peer, ops in results["rounds"].items()
                        for op, values in ops.items()})
-        if alone_rows(nbd):
-            bars(folder, "latency-alone",
-                 "Latency of one request at a time (p50)", "microseconds",
-                 list(nbd), alone_rows(nbd))
     if "swap" in results:
         swap = results["swap"]
         bars(folder, "swap", "Real swap: what a fault waits",
