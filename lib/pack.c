@@ -214,9 +214,11 @@ void ts_pack_fail(struct ts_pack *pack, struct ts_core *core)
 		}
 		ts_cluster_close(&cluster);
 	}
+	TS_FAULT_POINT("pack: not written, marks taken back");
 	for (uint32_t k = 0; k < pack->n; k++)
 		ts_dict_ref(&core->media.codec.dicts, pack->record[k].codec,
 			    -1);
 	ts_segment_fail(&core->media.spill->segments, pack->segment);
+	TS_FAULT_POINT("pack: not written, segment given up");
 	end_pack(pack, &core->media.spill->segments);
 }

@@ -16,12 +16,14 @@
 #include "util/atomic.h"
 #include "util/lock.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define TRIES 2000u
 #define HELD  64u
@@ -91,6 +93,31 @@ static uint64_t counter(struct ts_store *store, bool cleaned)
 	return cleaned ? c.cleaned_pages : c.spill_slots;
 }
 
+/* The device takes no writes for a while: the descriptor is one for reading. */
+static void fail_to_spill(struct ts_store *store, struct rng *rng)
+{
+	int *fd = &store->core.media.spill->file.fd, before = dup(*fd), bad;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", *fd);
+	bad = open(path, O_RDONLY | O_CLOEXEC);
+	/* What is registered with the ring would stay as it is. */
+	ts_store_relaxed(&store->spiller.io.fixed_file, false);
+	if (before < 0 || bad < 0 || dup2(bad, *fd) < 0)
+		keeping_wrong("no descriptor for reading");
+	for (unsigned i = 0; i < TRIES &&
+	     !passed("pack: not written, segment given up"); i++) {
+		keeping_change(store, rng,
+			       (uint32_t)rng_below(rng, NEAR_SLOTS - RUN_MAX),
+			       RUN_MAX);
+		ts_spiller_kick(&store->spiller);
+		ts_sleep_ns(200000);
+	}
+	dup2(before, *fd);
+	close(before);
+	close(bad);
+}
+
 /* Room is short from now on: pages spill, and segments are cleaned. */
 static void spill(struct ts_store *store, struct rng *rng)
 {
@@ -127,6 +154,7 @@ static void exercise(struct ts_store *store, struct rng *rng)
 	change_all(store, rng);
 	compact(store, rng);
 	spill(store, rng);
+	fail_to_spill(store, rng);
 	ts_blocks_shrink(blocks, 0, 8);
 	ts_blocks_refill(blocks, 4);
 	/* No page of the first dictionary is left, wherever it was. */
