@@ -25,6 +25,9 @@
 /* A server that has lived so long is no sign of a fault that comes back. */
 #define LIFE_NS 1000000000ull
 
+/* Nothing feeds the watchdog meanwhile. */
+#define REHEARSAL_TIMEOUT_MS 60000
+
 #define DELAY_MS     100u
 #define DELAY_MAX_MS 5000u
 
@@ -210,6 +213,51 @@ static void hasten(struct ts_daemon *d)
 		usleep(HASTE_PAUSE_US);
 }
 
+static bool keeps_memory(const struct ts_args *args)
+{
+	for (unsigned i = 0; i < args->n; i++)
+		if (strncmp(args->argv[i], "keep=", 5) == 0)
+			return true;
+	return false;
+}
+
+int ts_revive_check(const struct ts_daemon *d, struct ts_error *error)
+{
+	struct ts_memory memory;
+
+	if (!keeps_memory(&d->server_args) ||
+	    !ts_front_can_reach(d->front, d->listen_fd))
+		return ts_fail(error, -EOPNOTSUPP,
+			       "%s is not replaced while it lives",
+			       d->server.name);
+	if (ts_memory_look(&d->rt, &memory) < 0)
+		return ts_fail(error, -EOPNOTSUPP, "no memory is kept");
+	return 0;
+}
+
+/* Have the program say whether it could go on with what is kept. */
+static int rehearse(const struct ts_args *args, struct ts_error *error)
+{
+	const char *argv[sizeof(args->argv) / sizeof(*args->argv) + 1];
+	struct ts_error told;
+	int err;
+
+	argv[0] = args->argv[0];
+	argv[1] = "--rehearse";
+	memcpy(argv + 2, args->argv + 1, args->n * sizeof(*argv));
+	err = ts_run(argv, REHEARSAL_TIMEOUT_MS, &told);
+	return err < 0 ? ts_fail(error, -EPROTO, "the new server refuses: %s",
+				 told.text) : 0;
+}
+
+/* A standby waits to take over; what can have none is only asked. */
+static int prepare_successor(struct ts_daemon *d, const struct ts_args *args,
+			     struct ts_error *error)
+{
+	return d->front->has_socket ? ts_standby_start(d, args, error) :
+				      rehearse(args, error);
+}
+
 int ts_revive_replace(struct ts_daemon *d, struct ts_error *error)
 {
 	struct ts_revival *revival = &d->revival;
@@ -217,12 +265,12 @@ int ts_revive_replace(struct ts_daemon *d, struct ts_error *error)
 	pid_t old = d->server.pid;
 	int err;
 
-	err = ts_standby_check(d, error);
+	err = ts_revive_check(d, error);
 	if (err < 0)
 		return err;
 	ts_visible_keep_max(d);
 	d->front->command(&d->config, &d->rt, &args);
-	err = ts_standby_start(d, &args, error);
+	err = prepare_successor(d, &args, error);
 	if (err < 0)
 		return err;
 	ts_args_copy(&d->server_args, &args);

@@ -37,6 +37,11 @@ struct ts_revival {
  */
 int ts_revive_begin(struct ts_daemon *d, int status);
 
+/* Can the server that lives be replaced? Only where it keeps its memory and
+ * another one could reach who waits for it; else -EOPNOTSUPP and a sentence.
+ */
+int ts_revive_check(const struct ts_daemon *d, struct ts_error *error);
+
 /* Replace the server that lives by one as configured and installed now, on the
  * same memory. -EOPNOTSUPP: that cannot be done with this server. -EPROTO and
  * others: the new one refuses or fails, and the old one goes on. With any

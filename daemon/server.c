@@ -252,8 +252,9 @@ bool ts_server_is_outdated(pid_t pid)
 	if (!file)
 		return false;
 	while (!outdated && getline(&line, &room, file) > 0)
-		outdated = strstr(line, "nbdkit") && strchr(line, '/') &&
-			   strstr(line, " (deleted)\n");
+		outdated = (strstr(line, "nbdkit") ||
+			    strstr(line, "thinswap-fuse")) &&
+			   strchr(line, '/') && strstr(line, " (deleted)\n");
 	free(line);
 	fclose(file);
 	return outdated;

@@ -24,7 +24,6 @@
 #include "daemon.h"
 #include "link.h"
 #include "log.h"
-#include "memory.h"
 #include "place.h"
 #include "server.h"
 #include "util/harden.h"
@@ -52,25 +51,12 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
-static bool keeps_memory(const struct ts_args *args)
-{
-	for (unsigned i = 0; i < args->n; i++)
-		if (strncmp(args->argv[i], "keep=", 5) == 0)
-			return true;
-	return false;
-}
-
 int ts_standby_check(const struct ts_daemon *d, struct ts_error *error)
 {
-	struct ts_memory memory;
-
-	if (!d->front->has_socket || !keeps_memory(&d->server_args))
-		return ts_fail(error, -EOPNOTSUPP,
-			       "%s is not replaced while it lives",
+	if (!d->front->has_socket)
+		return ts_fail(error, -EOPNOTSUPP, "%s has no standby",
 			       d->server.name);
-	if (ts_memory_look(&d->rt, &memory) < 0)
-		return ts_fail(error, -EOPNOTSUPP, "no memory is kept");
-	return 0;
+	return ts_revive_check(d, error);
 }
 
 bool ts_standby_is_ready(const struct ts_daemon *d)

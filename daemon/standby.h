@@ -38,8 +38,8 @@ struct ts_standby {
 #define TS_STANDBY_NONE                                                       \
 	{ .child = { .pidfd = -1 }, .control_fd = -1, .listen_fd = -1 }
 
-/* Can the running server be followed by one? Only where it keeps its memory
- * and serves a socket; else -EOPNOTSUPP and a sentence.
+/* Can the running server be followed by one? Only where it can be replaced
+ * (revive.h) and serves a socket; else -EOPNOTSUPP and a sentence.
  */
 int ts_standby_check(const struct ts_daemon *d, struct ts_error *error);
 

@@ -228,7 +228,7 @@ void ts_upgrade_finish(struct ts_daemon *d)
 {
 	struct ts_error error;
 
-	if (ts_standby_check(d, &error) < 0)
+	if (ts_revive_check(d, &error) < 0)
 		leave_server(d);
 	else if (d->upgraded || d->server_differs ||
 		 (d->server_lived && ts_server_is_outdated(d->server.pid)))

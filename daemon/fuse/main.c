@@ -36,6 +36,7 @@ struct options {
 	struct ts_fuse_options fuse;
 	struct ts_params params;
 	int ready_fd;
+	bool rehearse;
 };
 
 static const char usage[] =
@@ -44,6 +45,7 @@ static const char usage[] =
 	"  -t, --threads N    threads that answer (default 2 to 4, one a core)\n"
 	"      --ready-fd FD  write a line there when the file can be used\n"
 	"      --connection FD  serve a connection that is mounted already\n"
+	"      --rehearse     say whether it could go on with keep=, and end\n"
 	"  -h, --help\n"
 	"  -V, --version\n"
 	"Keys are those of nbdkit-thinswap-plugin(1): size, ram, level, ...\n"
@@ -145,6 +147,7 @@ static int parse_options(struct options *o, int argc, char **argv)
 		{"threads", required_argument, NULL, 't'},
 		{"ready-fd", required_argument, NULL, 'r'},
 		{"connection", required_argument, NULL, 'c'},
+		{"rehearse", no_argument, NULL, 'R'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{0},
@@ -174,6 +177,9 @@ static int parse_options(struct options *o, int argc, char **argv)
 			if (!parse_fd("--connection", &o->fuse.connection_fd))
 				break;
 			return -EINVAL;
+		case 'R':
+			o->rehearse = true;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			return 1;
@@ -299,6 +305,19 @@ static int start(const struct options *o, struct ts_store *store,
 	return 0;
 }
 
+/* Beside a server that lives: nothing is mounted, and nothing changed. */
+static int rehearse(struct options *o)
+{
+	struct ts_error error;
+	int err = ts_store_rehearse(&o->params, error.text,
+				    sizeof(error.text));
+
+	if (err)
+		ts_log(LOG_ERR, "%s", error.text);
+	ts_params_fini(&o->params);
+	return err ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct ts_store *store = NULL;
@@ -311,6 +330,8 @@ int main(int argc, char **argv)
 	err = parse_options(&o, argc, argv);
 	if (err)
 		return err < 0 ? 2 : 0;
+	if (o.rehearse)
+		return rehearse(&o);
 	signal_fd = open_signals();
 	harden(&o);
 	err = ts_store_new(&o.params, &store, error.text, sizeof(error.text));

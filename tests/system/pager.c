@@ -48,6 +48,7 @@ struct tag {
 	uint32_t run;		/* from the seed */
 };
 
+static volatile sig_atomic_t enough;
 static uint8_t *data_start;	/* for the SIGBUS handler */
 static uint64_t data_bytes;
 
@@ -301,7 +302,8 @@ static void touch(struct pager *p)
 	uint64_t start = now_ns(), next = 0, n;
 	double limit = p->opt.seconds;
 
-	for (n = 0; p->opt.touches == 0 || n < p->opt.touches; n++) {
+	for (n = 0; !enough && (p->opt.touches == 0 || n < p->opt.touches);
+	     n++) {
 		if (n % 64 == 0) {
 			if (limit > 0 && seconds_since(start) >= limit)
 				break;
@@ -332,6 +334,12 @@ static void release(struct pager *p)
 	if (munmap(p->data, p->n_pages * PAGE_BYTES) < 0)
 		die("munmap: %s", strerror(errno));
 	p->free_seconds = seconds_since(start);
+}
+
+/* SIGUSR1: touch no more, verify and report. */
+static void on_enough(int sig)
+{
+	enough = 1;
 }
 
 /* The kernel could not read a page back. */
@@ -378,6 +386,7 @@ static void prepare(struct pager *p)
 	data_start = p->data;
 	data_bytes = p->n_pages * PAGE_BYTES;
 	sigaction(SIGBUS, &sa, NULL);
+	signal(SIGUSR1, on_enough);
 }
 
 int main(int argc, char **argv)

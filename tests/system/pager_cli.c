@@ -40,6 +40,7 @@ static const char usage[] =
 	"  --damage N     flip a bit in N pages, to see the checks fail\n"
 	"  --progress     a line a second on stderr\n"
 	"  --json         result as one JSON object\n"
+	"SIGUSR1 ends the touching: the rest is verified and reported.\n"
 	"BYTES take the suffixes K, M and G (powers of 1024).\n";
 
 static uint64_t parse_number(const char *name, const char *text, bool bytes)

@@ -6,12 +6,10 @@ Route none with clients that connect again, as the kernel does, and the FUSE
 route with swap that is on. Case 5.
 """
 
-import ctypes
 import json
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -20,8 +18,8 @@ import time
 
 import daemontest
 from daemontest import (BUILD, THINSWAPD, Instance, check, fake_systemctl,
-                        journal, loops_below, need_swap, start_time, swaps,
-                        verdict, wait_for)
+                        flip_fingerprint, journal, loops_below, need_swap,
+                        replace, start_time, swaps, verdict, wait_for)
 
 PLUGIN = os.path.join(BUILD, "plugin", "nbdkit-thinswap-plugin.so")
 RAM = {"ram.budget": '"48M"'}
@@ -43,16 +41,6 @@ def finish(it):
 def with_standby(it):
     """The status, once there is one."""
     return wait_for(lambda: (s := it.status())["standby"] and s, "a standby")
-
-
-def flip_fingerprint(number):
-    """Make the layout of a kept segment another one, or undo that."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.shmat.restype = ctypes.c_void_p
-    base = libc.shmat(number, None, 0)
-    check(base not in (None, ctypes.c_void_p(-1).value), "shmat")
-    ctypes.c_uint64.from_address(base + 8).value ^= 0xff
-    libc.shmdt(ctypes.c_void_p(base))
 
 
 def test_upgrade(tmp):
@@ -151,12 +139,6 @@ def install(tmp):
     plugin = os.path.join(tmp, "plugin", os.path.basename(PLUGIN))
     replace(PLUGIN, plugin)
     return os.path.join(tmp, "daemon", "thinswapd"), plugin
-
-
-def replace(source, target):
-    """As a package manager does: the old file is never written to."""
-    shutil.copy(source, target + ".new")
-    os.rename(target + ".new", target)
 
 
 def test_new_programs(tmp):

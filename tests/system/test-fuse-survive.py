@@ -7,6 +7,7 @@ send again what was open (Linux 6.9). Case 5. Older kernels are played by
 `setarch --uname-2.6`. A seed is printed.
 """
 
+import json
 import os
 import random
 import re
@@ -16,14 +17,16 @@ import subprocess
 import time
 
 import daemontest
-from daemontest import (Instance, Skip, check, fake, loops_below, mounts_below,
-                        need_swap, quoted, start_time, swaps, wait_for)
+from daemontest import (Instance, Skip, check, fake, fake_systemctl,
+                        flip_fingerprint, loops_below, need_swap, quoted,
+                        replace, start_time, swaps, wait_for)
 from swaptest import (DATA, LIMIT, MIB, Cgroup, Turn, page_file, pager, result,
                       used)
 
 FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
         "device.priority": "0"}
 KILLS = int(os.environ.get("THINSWAP_KILLS", "12"))
+UPGRADES = 3
 LACKS = "Linux 6.9 (FUSE_NOTIFY_RESEND)"
 
 
@@ -111,6 +114,79 @@ def test_swap(tmp):
         check(complaints(device, since) == [], "no error in the kernel log",
               complaints(device, since))
         check(it.status()["kept_memory"]["segment"] == kept, "one segment")
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
+def test_upgrade(tmp):
+    """thinswap upgrade under swap in use: the server replaced, no page wrong;
+    one that cannot read what is kept is refused, and the old one goes on"""
+    need_resend()
+    pages = page_file()
+    keys = dict(FUSE, **{"device.size": '"1G"', "device.priority": "32011",
+                         "ram.budget": '"256M"'})
+    since = kernel_lines()
+    with Turn(), Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
+        it.start()
+        device, kept = swap_of(it)[0], it.status()["kept_memory"]["segment"]
+        daemon = it.status()["pid"]
+        work = pager(group, pages, "--seconds", "60")
+        wait_for(lambda: used(it) > DATA // 8 or work.poll() is not None,
+                 "pages in swap", 120)
+        for i in range(1, UPGRADES + 1):
+            time.sleep(0.3)
+            old = it.remember_servers()[0]
+            done = it.cli("upgrade", "--json")
+            check(done.returncode == 0, "upgrade", done.stderr + it.log())
+            status = it.status()
+            check(json.loads(done.stdout)["server_replaced"] and
+                  status["server_pid"] != old and start_time(old) is None,
+                  "replaced", done.stdout)
+            check(status["pid"] == daemon and
+                  status["successors"]["replaced"] == i, "counted", status)
+        server = it.server_pid()
+        flip_fingerprint(kept)
+        done = it.cli("upgrade")
+        check(done.returncode == 1 and "another version" in done.stderr and
+              "goes on" in done.stderr, "refused", done)
+        check(it.server_pid() == server, "the old one serves")
+        flip_fingerprint(kept)
+        check(work.poll() is None and used(it) > DATA // 8, "still in use")
+        work.send_signal(signal.SIGUSR1)
+        result(work)
+        check(complaints(device, since) == [], "no error in the kernel log",
+              complaints(device, since))
+        check(it.status()["kept_memory"]["segment"] == kept, "one segment")
+        it.remember_servers()
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
+def test_restart_replaces(tmp):
+    """a package upgrade restarts: a thinswap-fuse that was replaced on disk
+    is replaced in memory, and no other"""
+    need_resend()
+    place = os.path.join(tmp, "daemon")
+    os.mkdir(place)
+    for program in (daemontest.THINSWAPD, daemontest.THINSWAP_FUSE):
+        replace(program, os.path.join(place, os.path.basename(program)))
+    with Instance(tmp, FUSE, env=fake_systemctl(tmp, "restart")) as it:
+        it.program = os.path.join(place, "thinswapd")
+        it.start()
+        device, kept = swap_of(it)[0], it.status()["kept_memory"]["segment"]
+        server = it.remember_servers()[0]
+        check(it.stop() == 0, "restart")
+        it.start()
+        time.sleep(0.5)
+        check(it.server_pid() == server, "nothing new: the same server")
+        replace(daemontest.THINSWAP_FUSE, os.path.join(place, "thinswap-fuse"))
+        check(it.stop() == 0, "restart")
+        it.start()
+        wait_for(lambda: it.server_pid() not in (None, server), "a new one")
+        check(swap_of(it) == [device], "swap stays on")
+        check(it.status()["kept_memory"]["segment"] == kept, "the memory")
+        it.remember_servers()
+        fake_systemctl(tmp, "stop")
         check(it.stop() == 0, "stop", it.log())
         gone(it, kept)
 

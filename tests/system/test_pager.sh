@@ -39,6 +39,18 @@ for n in 1 5 1024; do
 		fail "$n damaged: not described"
 done
 
+# A signal ends the touching, not the check of all that is left.
+"$pager" --pages "$dir/pages" --size 4M --seconds 600 --damage 5 --json \
+	--progress >"$dir/out" 2>"$dir/err" &
+until grep -q touches "$dir/err"; do
+	sleep 0.1
+done
+kill -USR1 $!
+status=0
+wait $! || status=$?
+[[ $status == 1 ]] || fail "SIGUSR1: status $status"
+grep -q '"wrong_pages": 5}' "$dir/out" || fail "SIGUSR1: $(cat "$dir/out")"
+
 # The same seed touches the same pages.
 run --touches 3000 --json
 first=$(grep -o '"rewrites": [0-9]*' "$dir/out")
