@@ -336,11 +336,14 @@ static bool is_wanted(const struct ts_daemon *d)
 	       (d->attach.device[0] && d->attach.ops->prepare);
 }
 
-/* As much as the server has for itself is what its successor takes. */
+/* As much as the server has for itself is what its successor takes. A machine
+ * that lives on swap has next to nothing available, and needs a standby most:
+ * there others are swapped out for it.
+ */
 static bool has_room(const struct ts_daemon *d)
 {
+	unsigned long long kib, room_kib = 0;
 	struct ts_harden_facts facts;
-	unsigned long long available_kib = 0;
 	char line[128];
 	FILE *file;
 
@@ -350,11 +353,12 @@ static bool has_room(const struct ts_daemon *d)
 	if (!file)
 		return true;
 	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %llu", &available_kib) == 1)
-			break;
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1 ||
+		    sscanf(line, "SwapFree: %llu", &kib) == 1)
+			room_kib += kib;
 	fclose(file);
-	return available_kib > (facts.rss_bytes - facts.anon_shm_bytes) / 1024 +
-				       SPARE_KIB;
+	return room_kib > (facts.rss_bytes - facts.anon_shm_bytes) / 1024 +
+				  SPARE_KIB;
 }
 
 void ts_standby_tick(struct ts_daemon *d)

@@ -14,6 +14,7 @@ import shutil
 from guestimage import (CACHE, HERE, PAGES_BYTES, PRODUCT, Missing, Stage,
                         find_program, guest_init, kernel, module_files, run,
                         settings_text)
+from previous import add_previous
 
 PACKAGES = ["systemd", "systemd-sysv", "udev", "dbus", "kmod", "util-linux",
             "procps", "e2fsprogs", "nbdkit", "libnbd0", "libnl-genl-3-200",
@@ -121,6 +122,10 @@ def debian_guest(work, build, scenario, settings, pages=None):
     for name in ("lib.sh", "systemd.sh"):
         shutil.copy(os.path.join(HERE, "guest", name), vm)
     shutil.copy(scenario.path, os.path.join(vm, "scenario"))
+    if scenario.previous:
+        merged = os.path.join(vm, "previous")
+        settings["PREVIOUS"] = add_previous(merged)
+        merge_usr(merged)
     units = os.path.join(overlay, "usr/lib/systemd/system")
     os.makedirs(units, exist_ok=True)
     shutil.copy(os.path.join(HERE, "guest", "vm-scenario.service"), units)
