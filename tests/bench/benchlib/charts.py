@@ -150,8 +150,8 @@ def draw(results, folder):
         draw_scale(results["scale"], folder)
     if "work" in results:
         work = results["work"]
-        kinds = list(next(iter(work.values())))
+        kinds = max((list(by_kind) for by_kind in work.values()), key=len)
         bars(folder, "work", "Programs in cgroups too small for them",
              "seconds", kinds,
-             {job: [by_kind[kind]["seconds"] for kind in kinds]
+             {job: [by_kind.get(kind, {}).get("seconds") for kind in kinds]
               for job, by_kind in work.items()})
