@@ -92,8 +92,8 @@ def work(ctx):
         "memhog": (160 * MIB, [
             "memhog", "-r1" if ctx.quick else "-r3", "384m"]),
         # Bytes that compress, and bytes that do not.
-        **{f"stress-ng {method}": (96 * MIB, [
-            "stress-ng", "--vm", "1", "--vm-bytes", "192m", "--vm-keep",
+        **{f"stress-ng {method}": (128 * MIB, [
+            "stress-ng", "--vm", "1", "--vm-bytes", "160m", "--vm-keep",
             "--vm-ops", "50" if ctx.quick else "200", "--vm-method",
             method, "--verify", "--quiet"])
            for method in ("gray", "rand-sum")},
