@@ -71,10 +71,14 @@ static bool is_there(int fd, int timeout_ms)
 	return poll(&p, 1, timeout_ms) != 0;
 }
 
-static void look(int fd, uint64_t start)
+static bool look(int fd, uint64_t start)
 {
-	while (!is_there(fd, 0) && ts_now_ns() - start < LOOK_NS)
+	while (!is_there(fd, 0)) {
+		if (ts_now_ns() - start >= LOOK_NS)
+			return false;
 		sched_yield();
+	}
+	return true;
 }
 
 static void next_phase(struct ts_turn *turn)
@@ -109,9 +113,8 @@ void ts_turn_await(struct ts_turn *turn, int fd)
 	uint64_t start = ts_now_ns(), waited_ns;
 	bool quick = turn->quick;
 
-	if (quick && turn->looks)
-		look(fd, start);
-	is_there(fd, -1);
+	if (!quick || !turn->looks || !look(fd, start))
+		is_there(fd, -1);
 	waited_ns = ts_now_ns() - start;
 	turn->quick = waited_ns < 2 * LOOK_NS;
 	if (quick)

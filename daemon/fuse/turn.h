@@ -38,8 +38,8 @@ void ts_turn_fini(struct ts_turn *turn);
 void ts_turn_take(struct ts_turn *turn);
 void ts_turn_pass(struct ts_turn *turn);
 
-/* Look for a request for a moment where one can be expected soon. Returns when
- * there may be one; the read that follows waits for it if there is none. The
+/* Wait for a request, and look for it before sleeping where one can be expected
+ * soon. A signal ends the wait as well; the read that follows then waits. The
  * caller has the turn.
  */
 void ts_turn_await(struct ts_turn *turn, int fd);

@@ -7,6 +7,7 @@ send again what was open (Linux 6.9). Case 5. Older kernels are played by
 `setarch --uname-2.6`. A seed is printed.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -78,18 +79,39 @@ def gone(it, kept):
     check(not os.path.exists(it.socket_path("memory")), "the file is gone")
 
 
-def test_swap(tmp):
-    """kill -9 of thinswap-fuse under swap in use: no page wrong, no error"""
+@contextlib.contextmanager
+def on_swap(tmp):
+    """A started instance whose swap a small cgroup is to use, and the cgroup.
+    At the end: no error in the kernel log, one segment of memory throughout,
+    and nothing left after a stop."""
     need_resend()
-    pages = page_file()
-    rng = random.Random(seed := int(time.time()))
-    print(f"  seed {seed}")
     keys = dict(FUSE, **{"device.size": '"1G"', "device.priority": "32011",
                          "ram.budget": '"256M"'})
     since = kernel_lines()
     with Turn(), Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
         it.start()
         device, kept = swap_of(it)[0], it.status()["kept_memory"]["segment"]
+        yield it, group, kept
+        check(complaints(device, since) == [], "no error in the kernel log",
+              complaints(device, since))
+        check(it.status()["kept_memory"]["segment"] == kept, "one segment")
+        it.remember_servers()
+        check(it.stop() == 0, "stop", it.log())
+        gone(it, kept)
+
+
+def in_swap(it, work):
+    """Wait until the program has much of its data there, or has ended."""
+    wait_for(lambda: used(it) > DATA // 8 or work.poll() is not None,
+             "pages in swap", 120)
+
+
+def test_swap(tmp):
+    """kill -9 of thinswap-fuse under swap in use: no page wrong, no error"""
+    pages = page_file()
+    rng = random.Random(seed := int(time.time()))
+    print(f"  seed {seed}")
+    with on_swap(tmp) as (it, group, _):
         pid = it.server_pid()
         work, reports, most = None, [], 0
         for i in range(KILLS):
@@ -98,8 +120,7 @@ def test_swap(tmp):
                 work = None
             if not work:
                 work = pager(group, pages, "--touches", "40000")
-                wait_for(lambda: used(it) > DATA // 8 or
-                         work.poll() is not None, "pages in swap", 120)
+                in_swap(it, work)
             # Every third lives long enough to count as a life.
             time.sleep(1.2 if i % 3 == 2 else rng.uniform(0, 0.3))
             most = max(most, used(it))
@@ -111,28 +132,16 @@ def test_swap(tmp):
         check(most > DATA // 8, "pages were in swap", most)
         successors = it.status()["successors"]
         check(successors["taken_over"] == KILLS, "counted", successors)
-        check(complaints(device, since) == [], "no error in the kernel log",
-              complaints(device, since))
-        check(it.status()["kept_memory"]["segment"] == kept, "one segment")
-        check(it.stop() == 0, "stop", it.log())
-        gone(it, kept)
 
 
 def test_upgrade(tmp):
     """thinswap upgrade under swap in use: the server replaced, no page wrong;
     one that cannot read what is kept is refused, and the old one goes on"""
-    need_resend()
     pages = page_file()
-    keys = dict(FUSE, **{"device.size": '"1G"', "device.priority": "32011",
-                         "ram.budget": '"256M"'})
-    since = kernel_lines()
-    with Turn(), Instance(tmp, keys) as it, Cgroup(LIMIT) as group:
-        it.start()
-        device, kept = swap_of(it)[0], it.status()["kept_memory"]["segment"]
+    with on_swap(tmp) as (it, group, kept):
         daemon = it.status()["pid"]
         work = pager(group, pages, "--seconds", "60")
-        wait_for(lambda: used(it) > DATA // 8 or work.poll() is not None,
-                 "pages in swap", 120)
+        in_swap(it, work)
         for i in range(1, UPGRADES + 1):
             time.sleep(0.3)
             old = it.remember_servers()[0]
@@ -154,12 +163,6 @@ def test_upgrade(tmp):
         check(work.poll() is None and used(it) > DATA // 8, "still in use")
         work.send_signal(signal.SIGUSR1)
         result(work)
-        check(complaints(device, since) == [], "no error in the kernel log",
-              complaints(device, since))
-        check(it.status()["kept_memory"]["segment"] == kept, "one segment")
-        it.remember_servers()
-        check(it.stop() == 0, "stop", it.log())
-        gone(it, kept)
 
 
 def test_restart_replaces(tmp):
