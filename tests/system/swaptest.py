@@ -120,6 +120,25 @@ def pager(group, pages, *more):
                      *more)
 
 
+def long_load(group, pages, *more):
+    """A pager that touches until end() ends it, however slow the machine."""
+    return pager(group, pages, "--seconds", "3600", *more)
+
+
+def end(process):
+    """Have it verify all that it holds; its report."""
+    check(process.poll() is None, "the load was on all the time",
+          process.returncode)
+    process.send_signal(signal.SIGUSR1)
+    return result(process)
+
+
+def in_swap(it, process, share=4):
+    """Wait until that part of its data is there, or it has ended."""
+    wait_for(lambda: used(it) > DATA // share or process.poll() is not None,
+             "pages in swap", 240)
+
+
 def result(process):
     out, _ = process.communicate(timeout=280)
     check(process.returncode == 0, "the pager found nothing wrong", out)

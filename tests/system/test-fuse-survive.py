@@ -21,8 +21,8 @@ import daemontest
 from daemontest import (Instance, Skip, check, fake, fake_systemctl,
                         flip_fingerprint, loops_below, need_swap, quoted,
                         replace, start_time, swaps, wait_for)
-from swaptest import (DATA, LIMIT, MIB, Cgroup, Turn, page_file, pager, result,
-                      used)
+from swaptest import (DATA, LIMIT, MIB, Cgroup, Turn, end, in_swap, long_load,
+                      page_file, pager, result, used)
 
 FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
         "device.priority": "0"}
@@ -100,12 +100,6 @@ def on_swap(tmp):
         gone(it, kept)
 
 
-def in_swap(it, work):
-    """Wait until the program has much of its data there, or has ended."""
-    wait_for(lambda: used(it) > DATA // 8 or work.poll() is not None,
-             "pages in swap", 120)
-
-
 def test_swap(tmp):
     """kill -9 of thinswap-fuse under swap in use: no page wrong, no error"""
     pages = page_file()
@@ -120,7 +114,7 @@ def test_swap(tmp):
                 work = None
             if not work:
                 work = pager(group, pages, "--touches", "40000")
-                in_swap(it, work)
+                in_swap(it, work, 8)
             # Every third lives long enough to count as a life.
             time.sleep(1.2 if i % 3 == 2 else rng.uniform(0, 0.3))
             most = max(most, used(it))
@@ -140,8 +134,8 @@ def test_upgrade(tmp):
     pages = page_file()
     with on_swap(tmp) as (it, group, kept):
         daemon = it.status()["pid"]
-        work = pager(group, pages, "--seconds", "60")
-        in_swap(it, work)
+        work = long_load(group, pages)
+        in_swap(it, work, 8)
         for i in range(1, UPGRADES + 1):
             time.sleep(0.3)
             old = it.remember_servers()[0]
@@ -160,9 +154,8 @@ def test_upgrade(tmp):
               "goes on" in done.stderr, "refused", done)
         check(it.server_pid() == server, "the old one serves")
         flip_fingerprint(kept)
-        check(work.poll() is None and used(it) > DATA // 8, "still in use")
-        work.send_signal(signal.SIGUSR1)
-        result(work)
+        check(used(it) > DATA // 8, "still in use", used(it))
+        end(work)
 
 
 def test_restart_replaces(tmp):
