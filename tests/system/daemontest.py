@@ -28,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 
 BUILD = os.path.abspath(sys.argv[1])
 THINSWAPD = os.path.join(BUILD, "daemon", "thinswapd")
@@ -442,8 +443,10 @@ def main(names):
             result, detail = "ok", ""
         except Skip as skip:
             result, detail = "skipped", f": {skip}"
-        except (AssertionError, subprocess.SubprocessError, OSError) as error:
+        except Exception as error:  # whatever it is, it is this test's
             result, detail = "failed", f": {type(error).__name__}: {error}"
+            if not isinstance(error, AssertionError):
+                traceback.print_exc(file=sys.stdout)
         results[result] += 1
         print(f"{result}: {title}{detail}", flush=True)
         if result == "failed":

@@ -22,6 +22,8 @@ test('bad', sh, args: ['-c', 'exit 1'])
 test('badtap', sh, args: ['-c', 'echo 1..2; echo ok 1; echo not ok 2'],
   protocol: 'tap')
 test('dies', sh, args: ['-c', 'kill -9 $$'])
+test('tells', sh, args: ['-c', 'echo ok: a; echo failed: b: 3 left; seq 50;exit 1'])
+test('mute', sh, args: ['-c', 'seq 50; echo boo >&2; exit 1'])
 test('hangs', sh, args: ['-c', 'exec sleep 30'], timeout: 1)
 test('shouldfail', sh, args: ['-c', 'exit 1'], should_fail: true)
 test('shouldfailbutpasses', sh, args: ['-c', 'exit 0'], should_fail: true)
@@ -105,11 +107,18 @@ class SumTests(unittest.TestCase):
         subprocess.run(["meson", "setup", build, source], check=True, **quiet)
         subprocess.run(["meson", "test", "-C", build, "--logbase", "x"],
                        check=False, **quiet)
-        lines = self.assert_sum([f"m:9:{build}/meson-logs/x.json"],
-                                "2 passed, 5 failed, 2 skipped", 1)
+        lines = self.assert_sum([f"m:11:{build}/meson-logs/x.json"],
+                                "2 passed, 7 failed, 2 skipped", 1)
         self.assertIn("skipped: m: skips: needs a moon", lines)
         self.assertIn("skipped: m: tapskip: no tide", lines)
         self.assertIn("FAILED: m: hangs: TIMEOUT", lines)
+        # Then what the test says of it: the line that names it, or its last.
+        tells = lines.index("FAILED: m: tells: FAIL")
+        self.assertEqual(lines[tells + 1], "    | failed: b: 3 left")
+        self.assertTrue(lines[tells + 2].startswith("FAILED: "), lines)
+        mute = lines.index("FAILED: m: mute: FAIL")
+        self.assertEqual(lines[mute + 1:mute + 9],
+                         [f"    | {n}" for n in range(44, 51)] + ["    | boo"])
 
 
 if __name__ == "__main__":
