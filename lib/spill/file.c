@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #define HEADER_BYTES 4096
-#define LOCK_TRIES 100u
+#define LOCK_TRIES 250u
 #define LOCK_PAUSE_NS 20000000u
 #define SEGMENTS_MIN 9u /* one of them for the header */
 static const char magic[16] = "thinswap spill\n";

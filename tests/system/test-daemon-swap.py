@@ -199,14 +199,24 @@ def test_spill(tmp):
         it.remember_servers()
         check(it.stop() == 0, "stop", it.log())
         check(it.left() == [], "nothing is left", it.left())
+    # The kernel ends a killed server's io_uring, and with it the lock, later.
     with open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        wait_for(lambda: lock_is_free(file), "the file's lock", 240)
     # What is in it is nobody's any more, so a next start may have it.
     keys["spill.encrypt"] = "true"
     with Instance(tmp, keys, name="again") as it:
         spill_start(it, True)
         check(it.status()["spill"]["pages"] == 0, "empty")
         check(it.stop() == 0, "stop", it.log())
+
+
+def lock_is_free(file):
+    """whether nobody else holds the lock of the open file"""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def test_drain_refused(tmp):
