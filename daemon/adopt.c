@@ -60,7 +60,7 @@ static void take_connection(struct ts_daemon *d, const struct ts_attach *found,
 {
 	int pidfd;
 
-	if (found->ops->front->has_socket ||
+	if (found->ops->front->has_socket || d->listen_fd >= 0 ||
 	    (found->ops->lacks_successor && found->ops->lacks_successor()))
 		return;
 	d->listen_fd = ts_place_handed_over();
@@ -131,7 +131,7 @@ static int take_bare(struct ts_daemon *d, pid_t orphan, struct ts_error *error)
 	err = ts_server_adopt(&d->rt, orphan, &wanted, &running, &child,
 			      error);
 	if (err < 0)
-		return -ENOENT;
+		return err == -ESRCH ? err : -ENOENT;
 	close(child.pidfd);
 	snprintf(keep, sizeof(keep), "keep=%s",
 		 ts_runtime_path(&d->rt, TS_MEMORY_FILE, path));
@@ -141,7 +141,7 @@ static int take_bare(struct ts_daemon *d, pid_t orphan, struct ts_error *error)
 	return take_server(d, orphan, &wanted, error);
 }
 
-int ts_adopt(struct ts_daemon *d, struct ts_error *error)
+static int adopt(struct ts_daemon *d, struct ts_error *error)
 {
 	pid_t orphan = ts_server_find_orphan(&d->rt);
 	struct ts_attach found = d->attach;
@@ -153,4 +153,12 @@ int ts_adopt(struct ts_daemon *d, struct ts_error *error)
 		return -ENOENT;
 	err = ts_attach_reclaim(&d->rt, error);
 	return err < 0 ? err : take_bare(d, orphan, error);
+}
+
+int ts_adopt(struct ts_daemon *d, struct ts_error *error)
+{
+	int err = adopt(d, error);
+
+	/* One that was found alive has died since; it is not found again. */
+	return err == -ESRCH ? adopt(d, error) : err;
 }

@@ -18,7 +18,7 @@
 #include "util/size.h"
 
 #define BOOT_ID_BYTES  37
-#define END_TIMEOUT_MS 5000
+#define END_TIMEOUT_MS 30000
 #define END_STEP_MS    10
 
 static int read_boot_id(char ret_id[static BOOT_ID_BYTES])
@@ -119,6 +119,8 @@ int ts_memory_reclaim(const struct ts_runtime *rt, struct ts_error *error)
 		       ts_size_format(memory.resident_bytes, size,
 				      sizeof(size)), memory.segment);
 	}
-	ts_kept_forget(ts_runtime_path(rt, TS_MEMORY_FILE, path));
+	if (ts_kept_forget(ts_runtime_path(rt, TS_MEMORY_FILE, path)) < 0)
+		return ts_fail(error, -EBUSY, "a process that is ending has "
+			       "memory mapped that %s names", path);
 	return 0;
 }

@@ -21,9 +21,9 @@
 
 #include "nbdclient.h"
 
-#define READ_TIMEOUT_MS 5000
-#define CONNECT_TIMEOUT_MS 5000
-#define FIRST_CONNECT_TIMEOUT_MS 60000
+/* To connect, and then to read. */
+#define TIMEOUT_MS 5000
+#define FIRST_TIMEOUT_MS 60000
 
 struct ts_probe {
 	const struct ts_probe_ops *ops;
@@ -97,17 +97,17 @@ static void drop(struct ts_probe *probe)
 }
 
 /* Begin a read unless one is still under way, and wait for its end. */
-static int read_once(struct ts_probe *probe, int connect_timeout_ms,
+static int read_once(struct ts_probe *probe, int timeout_ms,
 		     struct ts_error *error)
 {
 	struct ts_nbd_patience patience = {
-		.timeout_ms = READ_TIMEOUT_MS,
+		.timeout_ms = timeout_ms,
 		.must_stop = must_stop,
 		.opaque = probe,
 	};
 	int err;
 
-	err = connect_probe(probe, connect_timeout_ms, error);
+	err = connect_probe(probe, timeout_ms, error);
 	if (err == 0 && !probe->under_way) {
 		probe->start_ns = now_ns();
 		err = probe->ops->read_start(probe->handle, error);
@@ -122,10 +122,10 @@ static int read_once(struct ts_probe *probe, int connect_timeout_ms,
 	return err;
 }
 
-static void probe_once(struct ts_probe *probe, int connect_timeout_ms)
+static void probe_once(struct ts_probe *probe, int timeout_ms)
 {
 	struct ts_error error = { .text = "" };
-	int err = read_once(probe, connect_timeout_ms, &error);
+	int err = read_once(probe, timeout_ms, &error);
 
 	pthread_mutex_lock(&probe->lock);
 	probe->state.reads++;
@@ -154,7 +154,7 @@ static void answer_allocated(struct ts_probe *probe, uint64_t asked)
 	if (probe->under_way)
 		err = ts_fail(&error, -ETIMEDOUT, "the server does not answer");
 	else
-		err = connect_probe(probe, CONNECT_TIMEOUT_MS, &error);
+		err = connect_probe(probe, TIMEOUT_MS, &error);
 	if (err == 0) {
 		err = probe->ops->allocated(probe->handle, &patience, &bytes,
 					    &error);
@@ -195,7 +195,7 @@ static void *probe_main(void *opaque)
 		if (asked) {
 			answer_allocated(probe, asked);
 		} else {
-			probe_once(probe, CONNECT_TIMEOUT_MS);
+			probe_once(probe, TIMEOUT_MS);
 			next = in_ms(probe->interval_ms);
 		}
 	}
@@ -222,7 +222,7 @@ int ts_probe_start(const struct ts_probe_ops *ops, const char *path,
 	pthread_cond_init(&probe->changed, &attr);
 	pthread_condattr_destroy(&attr);
 
-	probe_once(probe, FIRST_CONNECT_TIMEOUT_MS);
+	probe_once(probe, FIRST_TIMEOUT_MS);
 	if (!probe->good_ns)
 		err = ts_fail(error, -EIO, "first read through the store: %s",
 			      probe->state.error.text);

@@ -19,6 +19,8 @@
 
 #define TS_SERVER_NOTE "nbdkit.pid"
 #define TS_SERVER_GRACE_MS 10000
+#define TS_SERVER_GONE_MS  60000
+#define EXEC_STEP_US	   5000
 
 /* Field 22 of its stat: with the pid, it names a process for good. It has
  * ended when it is only waited for, though threads of it may be on their way
@@ -137,29 +139,32 @@ static int read_noted(const struct ts_runtime *rt, const char *note,
 	return pid;
 }
 
+/* Wait until the last thread of a process that is ending is gone, and with it
+ * the locks, sockets and memory that it holds.
+ */
+static void wait_gone(int pidfd)
+{
+	struct pollfd end = { .fd = pidfd, .events = POLLIN };
+
+	while (poll(&end, 1, TS_SERVER_GONE_MS) < 0 && errno == EINTR)
+		;
+}
+
 static pid_t find_noted(const struct ts_runtime *rt, const char *note)
 {
 	unsigned long long noted, now;
 	pid_t pid = read_noted(rt, note, &noted);
+	int pidfd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	bool ended = true;
 
-	return pid && start_time(pid, &now) == 0 && now == noted ? pid : 0;
-}
-
-void ts_server_wait_gone(const struct ts_runtime *rt)
-{
-	unsigned long long noted, now;
-	pid_t pid = read_noted(rt, TS_SERVER_NOTE, &noted);
-	struct pollfd end = { .events = POLLIN };
-	bool ended;
-
-	if (!pid)
-		return;
-	end.fd = syscall(SYS_pidfd_open, pid, 0);
-	if (end.fd < 0)
-		return;
-	if (look_up(pid, &now, &ended) == 0 && now == noted && ended)
-		poll(&end, 1, TS_SERVER_GRACE_MS);
-	close(end.fd);
+	if (pidfd < 0)
+		return 0;
+	if (look_up(pid, &now, &ended) < 0 || now != noted)
+		ended = true;
+	else if (ended)
+		wait_gone(pidfd);
+	close(pidfd);
+	return ended ? 0 : pid;
 }
 
 pid_t ts_server_find_orphan(const struct ts_runtime *rt)
@@ -183,6 +188,32 @@ bool ts_server_kill_noted(const struct ts_runtime *rt, const char *note)
 	}
 	ts_child_kill(&child);
 	return true;
+}
+
+static bool awaits_exec(pid_t pid)
+{
+	char path[32], name[32] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (fgets(name, sizeof(name), file))
+		name[strcspn(name, "\n")] = '\0';
+	fclose(file);
+	return strcmp(name, TS_SPAWN_COMM) == 0;
+}
+
+/* The daemon may have been killed between the fork and the exec of its server,
+ * and until that the command line is the daemon's.
+ */
+static void wait_for_exec(const struct ts_child *child)
+{
+	for (int us = 0; us < TS_SERVER_GONE_MS * 1000 &&
+			 awaits_exec(child->pid) && ts_child_is_alive(child);
+	     us += EXEC_STEP_US)
+		usleep(EXEC_STEP_US);
 }
 
 /* Its first argument is a name for systemd, not a path; see spawn.c. */
@@ -224,8 +255,13 @@ int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
 	 * the descriptor cannot.
 	 */
 	err = ts_server_find_orphan(rt) == pid ? 0 : -ESRCH;
-	if (err == 0)
+	if (err == 0) {
+		wait_for_exec(&child);
 		err = read_command(pid, program, ret_args);
+		/* A process without a command line is on its way out. */
+		if (err == -ESRCH)
+			wait_gone(child.pidfd);
+	}
 	if (err < 0) {
 		close(child.pidfd);
 		return ts_fail(error, err, "take over pid %d: %m", pid);

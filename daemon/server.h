@@ -48,18 +48,14 @@ int ts_server_note_moved(const struct ts_runtime *rt, const char *note,
 bool ts_server_kill_noted(const struct ts_runtime *rt, const char *note);
 
 /* The server that a dead daemon left in this runtime directory: its pid, or
- * 0 when there is none.
+ * 0 when there is none. One that has ended holds its locks, its socket and its
+ * memory until its last thread is gone: this waits for that first.
  */
 pid_t ts_server_find_orphan(const struct ts_runtime *rt);
 
-/* One that has been killed holds its locks until its last thread is gone: wait
- * for that, if that is how it is.
- */
-void ts_server_wait_gone(const struct ts_runtime *rt);
-
 /* Take over an orphan. It is not our child: its end is seen, its exit status
  * is not. @ret_args is its command line; its program is the first of
- * @program.
+ * @program. Returns 0, or -ESRCH when it has ended meanwhile, or -errno.
  */
 int ts_server_adopt(const struct ts_runtime *rt, pid_t pid,
 		    const struct ts_args *program, struct ts_args *ret_args,

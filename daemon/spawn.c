@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -160,6 +161,7 @@ static void child_main(const struct ts_spawn *how, const char **argv,
 	sigset_t none;
 	char go;
 
+	prctl(PR_SET_NAME, TS_SPAWN_COMM);
 	/* Until the parent has noted us; should it be gone, we go too. */
 	if (read(go_fd, &go, 1) != 1)
 		_exit(127);

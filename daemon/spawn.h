@@ -21,6 +21,9 @@
 /* Where a child finds what it is lent. */
 #define TS_SPAWN_LENT_FD 3
 
+/* The name of a child's thread in /proc until its exec gives it another. */
+#define TS_SPAWN_COMM "ts-spawn"
+
 struct ts_spawn {
 	const char *const *argv; /* 31 at most; argv[0] is looked up in PATH */
 	int listen_fd; /* passed as descriptor 3, LISTEN_FDS=1; or -1 */

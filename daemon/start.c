@@ -77,7 +77,6 @@ static int run_leftovers(struct ts_daemon *d, struct ts_error *error)
 	d->attach.rt = &d->rt;
 	d->attach.server = &d->server;
 	ts_standby_reclaim(&d->rt);
-	ts_server_wait_gone(&d->rt);
 	err = ts_adopt(d, error);
 	if (err == -ENOENT)
 		err = reclaim(d, error);

@@ -11,6 +11,7 @@
 #include "fault.h"
 #include "keepfile.h"
 #include "util/atomic.h"
+#include "util/filelock.h"
 #include "word.h"
 
 #include <errno.h>
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -126,7 +126,7 @@ static int open_file(struct ts_kept *kept, const struct text *t)
 	if (kept->fd < 0)
 		return wrong(t, -errno, "cannot be opened: %s",
 			     strerror(errno));
-	if (flock(kept->fd, LOCK_EX | LOCK_NB))
+	if (ts_file_lock(kept->fd))
 		return wrong(t, -EBUSY,
 			     "another process serves the pages that it keeps");
 	if (fstat(kept->fd, &st) || !S_ISREG(st.st_mode) ||
@@ -250,34 +250,35 @@ static int make(struct ts_kept *kept, const struct ts_kept_size *size,
 }
 
 /* What was being made or removed when its process was killed. Only a segment
- * that is ours and that nobody uses: keys can coincide.
+ * that is ours and that nobody uses: keys can coincide. -EBUSY: somebody does,
+ * and without the file nobody would find it again.
  */
-static void remove_remains(struct ts_keep_note found)
+static int remove_remains(struct ts_keep_note found)
 {
-	int id = found.number;
-	struct ts_shm shm;
+	int id = found.number, err;
 
 	if (found.state == TS_KEEP_MAKING)
 		id = ts_shm_find(found.number);
-	if (id < 0 || ts_shm_attach(&shm, id))
-		return;
-	ts_shm_remove(id);
-	ts_shm_free(&shm);
-	TS_FAULT_POINT("kept: remains removed");
+	err = id < 0 ? id : ts_shm_remove_unused(id);
+	if (!err)
+		TS_FAULT_POINT("kept: remains removed");
+	return err == -EBUSY ? err : 0;
 }
 
-void ts_kept_forget(const char *path)
+int ts_kept_forget(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), err = 0;
 	struct ts_keep_note found;
 
 	if (fd < 0)
-		return;
+		return 0;
 	found = ts_keepfile_read(fd);
 	close(fd);
 	if (found.state == TS_KEEP_MAKING || found.state == TS_KEEP_ENDED)
-		remove_remains(found);
-	unlink(path);
+		err = remove_remains(found);
+	if (!err)
+		unlink(path);
+	return err;
 }
 
 int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
@@ -298,8 +299,9 @@ int ts_kept_open(struct ts_kept *kept, const struct ts_kept_size *size,
 		error = adopt(kept, size, found.number, &t);
 		if (error <= 0)
 			return error;
-	} else if (found.state != TS_KEEP_NOTHING) {
-		remove_remains(found);
+	} else if (found.state != TS_KEEP_NOTHING && remove_remains(found)) {
+		return wrong(&t, -EBUSY,
+			     "a process that is ending has its memory mapped");
 	}
 	return make(kept, size, &t);
 }

@@ -115,9 +115,10 @@ int ts_kept_bind_spill(struct ts_kept *kept, const char *path,
 
 /* Nobody serves what the file names, and nobody will: remove it and, if it was
  * being made or removed when its process was killed, the segment. One in which
- * pages are kept is the caller's to remove before.
+ * pages are kept is the caller's to remove before. Returns 0, or -EBUSY when a
+ * process has it mapped still: then the file stays as well.
  */
-void ts_kept_forget(const char *path);
+int ts_kept_forget(const char *path);
 
 /* A clean stop: the segment and the file go away. */
 void ts_kept_close(struct ts_kept *kept);

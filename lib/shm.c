@@ -19,8 +19,8 @@
 
 #define PAGE_BYTES 4096
 #define TABLE_BYTES (2ul << 20) /* what one page of a page table maps */
-#define ATTACH_TRIES 100u
-#define ATTACH_PAUSE_NS 20000000u
+#define END_TRIES 250u
+#define END_PAUSE_NS 20000000u
 
 /* What ts_shm_prepare() has mapped. */
 static struct {
@@ -72,21 +72,30 @@ int ts_shm_find(int key)
 	return id < 0 ? -errno : id;
 }
 
+/* Wait until nobody but us has a segment of ours mapped. */
+static int wait_unused(int id, struct shmid_ds *ret_ds)
+{
+	for (unsigned i = 0;; i++) {
+		if (shmctl(id, IPC_STAT, ret_ds))
+			return -errno;
+		if (ret_ds->shm_perm.uid != geteuid() ||
+		    (ret_ds->shm_perm.mode & 077))
+			return -EPERM;
+		if (ret_ds->shm_nattch ==
+		    (prepared.base && prepared.id == id))
+			return 0;
+		if (i == END_TRIES)
+			return -EBUSY;
+		ts_sleep_ns(END_PAUSE_NS);
+	}
+}
+
 int ts_shm_attach(struct ts_shm *shm, int id)
 {
 	struct shmid_ds ds;
+	int err = wait_unused(id, &ds);
 
-	for (unsigned i = 0;; i++) {
-		if (shmctl(id, IPC_STAT, &ds))
-			return -errno;
-		if (ds.shm_perm.uid != geteuid() || (ds.shm_perm.mode & 077))
-			return -EPERM;
-		if (ds.shm_nattch == (prepared.base && prepared.id == id))
-			return map(shm, id, ds.shm_segsz);
-		if (i == ATTACH_TRIES)
-			return -EBUSY;
-		ts_sleep_ns(ATTACH_PAUSE_NS);
-	}
+	return err ? err : map(shm, id, ds.shm_segsz);
 }
 
 /* One page that is there brings in the table that it is in, and nothing else:
@@ -137,6 +146,16 @@ int ts_shm_prepare(int id, const uint8_t **ret_base, size_t *ret_bytes)
 void ts_shm_remove(int id)
 {
 	shmctl(id, IPC_RMID, NULL);
+}
+
+int ts_shm_remove_unused(int id)
+{
+	struct shmid_ds ds;
+	int err = wait_unused(id, &ds);
+
+	if (!err)
+		ts_shm_remove(id);
+	return err;
 }
 
 /* SHM_LOCK keeps the pages in memory whatever becomes of their mappings;

@@ -51,6 +51,11 @@ int ts_shm_prepare(int id, const uint8_t **ret_base, size_t *ret_bytes);
 /* Have the kernel remove a segment with its last user. */
 void ts_shm_remove(int id);
 
+/* The same for one that ts_shm_attach() would map, with the same patience and
+ * errors.
+ */
+int ts_shm_remove_unused(int id);
+
 /* Undo for the segment what mlockall() has done to the process, where the
  * segment's own lock holds: a mapping that is locked as well refuses to give
  * memory back. Call after any mlockall().

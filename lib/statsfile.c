@@ -9,6 +9,7 @@
  */
 #include "statsfile.h"
 #include "shm.h"
+#include "util/filelock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +74,7 @@ static int may_replace(const char *path, char *err, size_t err_bytes)
 	    (st.st_size && old.magic != TS_STATSFILE_MAGIC)) {
 		error = refuse(err, err_bytes, -EEXIST, path,
 			       "is there and is not a statistics file");
-	} else if (flock(fd, LOCK_EX | LOCK_NB)) {
+	} else if (ts_file_lock(fd)) {
 		snprintf(why, sizeof(why), "is in use by a server with pid %d",
 			 old.pid);
 		error = refuse(err, err_bytes, -EBUSY, path, why);

@@ -6,7 +6,7 @@
  */
 #include "spill/file.h"
 #include "fault.h"
-#include "util/lock.h"
+#include "util/filelock.h"
 #include "util/size.h"
 
 #include <blkid/blkid.h>
@@ -18,14 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define HEADER_BYTES 4096
-#define LOCK_TRIES 250u
-#define LOCK_PAUSE_NS 20000000u
 #define SEGMENTS_MIN 9u /* one of them for the header */
 static const char magic[16] = "thinswap spill\n";
 
@@ -90,21 +87,14 @@ static int open_path(const struct text *t, int *ret_fd)
 	}
 }
 
-/* A process that was killed holds its lock until the kernel has let go of the
- * transfers that were on their way: that may take a moment.
- */
 static int lock_file(const struct text *t, int fd)
 {
-	for (unsigned i = 0; flock(fd, LOCK_EX | LOCK_NB); i++) {
-		if (errno != EWOULDBLOCK)
-			return wrong(t, -errno, "cannot be locked: %s",
-				     strerror(errno));
-		if (i == LOCK_TRIES)
-			return wrong(t, -EBUSY,
-				     "is in use by another process, perhaps another thinswap");
-		ts_sleep_ns(LOCK_PAUSE_NS);
-	}
-	return 0;
+	int err = ts_file_lock(fd);
+
+	if (err == -EBUSY)
+		return wrong(t, err,
+			     "is in use by another process, perhaps another thinswap");
+	return err ? wrong(t, err, "cannot be locked: %s", strerror(-err)) : 0;
 }
 
 /* Whether the file has our header. -errno when it cannot be read. */
