@@ -51,7 +51,7 @@ def check(ok, what, detail=""):
         raise AssertionError(f"{what}: {detail}" if detail else what)
 
 
-def wait_for(condition, what, seconds=30):
+def wait_for(condition, what, seconds=240):
     """A deadline against hanging, not a claim about speed."""
     end = time.monotonic() + seconds
     while not (result := condition()):
@@ -75,6 +75,18 @@ def swaps():
     with open("/proc/swaps") as file:
         rows = [line.split() for line in file.readlines()[1:]]
     return {row[0]: (int(row[2]), int(row[3])) for row in rows}
+
+
+def segments():
+    """The numbers of all segments of System V shared memory."""
+    return set(shm_by_key(by_number=True))
+
+
+def shm_by_key(by_number=False):
+    """Key -> number of each segment, or number -> key."""
+    with open("/proc/sysvipc/shm") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    return {int(row[by_number]): int(row[not by_number]) for row in rows}
 
 
 def loops_below(directory):
@@ -144,6 +156,8 @@ class Instance:
         self.notify_path = os.path.join(tmp, name + ".notify")
         self.process = None
         self.servers = {}
+        self.loads = []         # clients
+        self.kept = set()       # segments that servers have had
         self.store = {}         # descriptors by name, as systemd has them
         self.store_lock = threading.Lock()
         self.has_store = False  # play systemd's part in that
@@ -234,7 +248,7 @@ class Instance:
     def listen(self, wanted, since=0):
         """Wait until systemd would have heard it; False at the end."""
         wait_for(lambda: self.heard(wanted, since) or
-                 self.process.poll() is not None, wanted, 100)
+                 self.process.poll() is not None, wanted)
         return self.heard(wanted, since)
 
     def start(self):
@@ -251,7 +265,23 @@ class Instance:
                 self.servers[pid] = started
             except (OSError, ValueError):
                 pass
+        if (number := self.kept_segment()) is not None:
+            self.kept.add(number)
         return list(self.servers)
+
+    def kept_segment(self):
+        """The one that the note names, in whatever state it is; or None."""
+        try:
+            with open(os.path.join(self.dir, "memory")) as file:
+                words = file.read().split()
+            with open("/proc/sys/kernel/random/boot_id") as file:
+                if words[-1] != file.read().strip():
+                    return None
+            if words[0] == "making":
+                return shm_by_key().get(int(words[1]))
+            return int(words[-2])
+        except (OSError, ValueError, IndexError):
+            return None
 
     def server_pid(self):
         return self.status()["server_pid"]
@@ -259,7 +289,7 @@ class Instance:
     def stop(self):
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(240)
 
     def kill(self):
         self.remember_servers()
@@ -287,7 +317,7 @@ class Instance:
                 status["state"] == "running" and
                 status["server_pid"] != old) else None
 
-        return wait_for(successor, "a successor", 60)
+        return wait_for(successor, "a successor")
 
     def log(self):
         with open(self.log_path) as file:
@@ -296,7 +326,7 @@ class Instance:
     def cli(self, *args, prefix=()):
         return subprocess.run(
             [*prefix, THINSWAP, "--runtime-dir", self.dir, *args],
-            capture_output=True, text=True, timeout=120)
+            capture_output=True, text=True, timeout=280)
 
     def status(self):
         done = self.cli("status", "--json")
@@ -320,7 +350,7 @@ class Instance:
         return subprocess.run(
             ["qemu-io", "-f", "raw", *args,
              f"nbd+unix:///?socket={self.socket_path()}"],
-            capture_output=True, text=True, timeout=100)
+            capture_output=True, text=True, timeout=280)
 
     def write_noise(self, n, offset=0):
         """n pages that do not compress; the file that has them too, None
@@ -341,20 +371,37 @@ class Instance:
         out += [f"server {pid}" for pid, started in self.servers.items()
                 if start_time(pid) == started]
         for name in ("socket", "control", "device", "nbdkit.pid", "fuse",
-                     "standby", "standby.pid", "socket.inode"):
+                     "standby", "standby.pid", "socket.inode", "memory"):
             if os.path.lexists(os.path.join(self.dir, name)):
                 out.append(f"file {name}")
+        out += [f"segment {number}" for number in self.kept & segments()]
         return out
+
+    def kill_servers(self):
+        """Those that were seen, and those whose command line names us."""
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            try:
+                with open(f"/proc/{pid}/cmdline") as file:
+                    if f"keep={self.dir}/memory\0" in file.read():
+                        self.servers[pid] = start_time(pid)
+            except (OSError, UnicodeDecodeError):
+                pass
+        for pid, started in self.servers.items():
+            if started is not None and start_time(pid) == started:
+                os.kill(pid, signal.SIGKILL)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.remember_servers()
+        for load in self.loads:
+            load.kill()
+            load.wait()
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(120)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -364,9 +411,10 @@ class Instance:
             subprocess.run(["losetup", "-d", device])
         for point in mounts_below(self.dir):
             subprocess.run(["umount", "-l", point])
-        for pid, started in self.servers.items():
-            if start_time(pid) == started:
-                os.kill(pid, signal.SIGKILL)
+        self.kill_servers()
+        # Marked at least, should a server be on its way out still.
+        for number in self.kept & segments():
+            subprocess.run(["ipcrm", "-m", str(number)])
         with self.store_lock:
             self.has_store = False
             while self.store:
@@ -376,11 +424,13 @@ class Instance:
 JOURNAL = os.path.join(BUILD, "tests", "system", "ts-nbdjournal")
 
 
-def journal(it):
-    """A client under load that notes what it was told is stored."""
-    return subprocess.Popen(
-        [JOURNAL, "--socket", it.socket_path(), "--seconds", "600"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def journal(it, *more):
+    """A client under load that notes what it was told is stored, until
+    verdict() ends it."""
+    it.loads.append(subprocess.Popen(
+        [JOURNAL, "--socket", it.socket_path(), "--seconds", "3600", *more],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    return it.loads[-1]
 
 
 def flip_fingerprint(number):
@@ -402,7 +452,7 @@ def replace(source, target):
 def verdict(process):
     """End it: all that it noted must be there. Returns its report."""
     process.terminate()
-    out, _ = process.communicate(timeout=280)
+    out, _ = process.communicate(timeout=480)
     check(process.returncode == 0, "every acknowledged page is there", out)
     report = json.loads(out.splitlines()[-1])
     check(report["wrong"] == 0 and report["pages_verified"] > 1000,
@@ -428,6 +478,8 @@ def quoted(text):
 
 
 def main(names):
+    # One that takes too long is told to end, and cleans up after itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     wanted = sys.argv[2:]
     results = {"ok": 0, "failed": 0, "skipped": 0}
     for name, function in list(names.items()):

@@ -61,13 +61,13 @@ class Server:
     def stop(self, sig=signal.SIGTERM):
         """Signal it and return its exit status."""
         self.proc.send_signal(sig)
-        return self.proc.wait(timeout=20)
+        return self.proc.wait(timeout=240)
 
     def close(self):
         if self.proc.poll() is None:
             self.proc.terminate()
             try:
-                self.proc.wait(timeout=10)
+                self.proc.wait(timeout=240)
             except subprocess.TimeoutExpired:
                 self.proc.kill()
                 self.proc.wait()

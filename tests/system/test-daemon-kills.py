@@ -51,7 +51,7 @@ def settled(it):
         return status["state"] == "running" and status["server_pid"]
 
     it.remember_servers()
-    return wait_for(look, "a server that serves", 60)
+    return wait_for(look, "a server that serves")
 
 
 def finish(it):
@@ -114,7 +114,7 @@ def test_upgrade(tmp):
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(rng.uniform(0, 0.6))
         it.kill()
-        cli.wait(30)
+        cli.wait(240)
         it.start()
 
     under_load(tmp, act, ALWAYS)
@@ -129,7 +129,7 @@ def test_upgrade_servers(tmp):
         time.sleep(rng.uniform(0, 0.6))
         kill_servers(it, rng.choice([("nbdkit.pid",), ("standby.pid",),
                                      ("nbdkit.pid", "standby.pid")]))
-        check(cli.wait(60) in (0, 1), "an answer")
+        check(cli.wait(240) in (0, 1), "an answer")
         check(it.process.poll() is None, "the daemon lives", it.log())
 
     under_load(tmp, act, ALWAYS)
@@ -138,7 +138,7 @@ def test_upgrade_servers(tmp):
 def test_takeover(tmp):
     """the daemon is killed while a standby takes over"""
     def act(it):
-        wait_for(lambda: it.status()["standby"], "a standby", 60)
+        wait_for(lambda: it.status()["standby"], "a standby")
         it.remember_servers()
         kill_servers(it, ("nbdkit.pid",))
         time.sleep(rng.uniform(0, 0.06))
@@ -198,7 +198,7 @@ def test_swap_reload_upgrade(tmp):
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(rng.uniform(0, 0.3))
             it.kill()
-            cli.wait(30)
+            cli.wait(240)
             taken_over(it, device)
         finish(it)
 
@@ -259,7 +259,7 @@ def test_no_memory(tmp):
                     with open(it.socket_path("memory"), "w") as file:
                         file.write(memory + "\n")
                 it.launch()
-                check(it.process.wait(30) == 1, "refused")
+                check(it.process.wait(240) == 1, "refused")
                 for text in (device, "zeros", "swapoff", "reboot"):
                     check(text in it.log(), f"says {text}", it.log())
                 check(device in swaps(), "swap is left on")
@@ -285,7 +285,7 @@ def test_dies_at_once(tmp):
         wait_for(lambda: it.status()["standby"], "a standby")
         open(broken, "w").close()
         kill_servers(it)
-        wait_for(lambda: it.status()["state"] == "failed", "giving up", 90)
+        wait_for(lambda: it.status()["state"] == "failed", "giving up")
         with open(tries) as file:
             times = [float(line) for line in file]
         waits = [b - a for a, b in zip(times, times[1:])]

@@ -110,7 +110,7 @@ def test_crash_with_store(tmp):
         client = socket.socket(socket.AF_UNIX)
         client.connect(it.socket_path())
         it.start()
-        client.settimeout(30)
+        client.settimeout(240)
         check(client.recv(8) == b"NBDMAGIC", "the client that waited")
         client.close()
         it.remember_servers()
@@ -138,7 +138,7 @@ def test_wrong_descriptors(tmp):
         check(it.cli("status").returncode == 0, "it works")
         with Instance(tmp) as second:
             second.launch()
-            check(second.process.wait(30) == 1 and "is in use by" in
+            check(second.process.wait(240) == 1 and "is in use by" in
                   second.log(), "the lock is held")
             second.servers = {}
         check(it.stop() == 0, "stop")
@@ -156,7 +156,7 @@ def test_restart_after_giving_up(tmp):
         time.sleep(1)
         open(broken, "w").close()
         os.kill(it.server_pid(), signal.SIGKILL)
-        wait_for(lambda: it.status()["state"] == "failed", "giving up", 90)
+        wait_for(lambda: it.status()["state"] == "failed", "giving up")
         os.unlink(broken)
         restart(it)
         check(it.status()["kept_memory"]["segment"] == kept, "taken over")

@@ -237,7 +237,7 @@ def test_killed_with_swap_on(tmp):
         wait_for(lambda: start_time(server) is None, "its end")
         check(device in swaps(), "swap is still on")
         it.launch()
-        check(it.process.wait(30) == 1, "refused")
+        check(it.process.wait(240) == 1, "refused")
         check("zeros" in it.log() and device in it.log(), "danger named",
               it.log())
         check(device in swaps(), "and left on")
@@ -259,7 +259,7 @@ def test_leftovers_without_note(tmp):
         it.kill()
         os.unlink(os.path.join(it.dir, "device"))
         it.launch()
-        check(it.process.wait(30) == 1, "refused")
+        check(it.process.wait(240) == 1, "refused")
         check("on as swap" in it.log() and device in it.log(), "named",
               it.log())
         holder = os.open(device, os.O_RDONLY)
@@ -304,7 +304,7 @@ def test_server_killed_under_swap(tmp):
         check(done.returncode == 0, "detach --force", done)
         check(swap_of(it) == [], "swap is off")
         it.process.send_signal(signal.SIGTERM)
-        it.process.wait(60)
+        it.process.wait(240)
         check(it.left() == [], "clean", it.left())
 
 

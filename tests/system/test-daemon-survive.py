@@ -6,7 +6,6 @@ With attach = "none" and clients that connect again, as the kernel does, and
 on the FUSE route with swap that is on. Case 5. A seed is printed.
 """
 
-import json
 import os
 import random
 import re
@@ -15,37 +14,16 @@ import subprocess
 import time
 
 import daemontest
-from daemontest import (BUILD, Instance, check, loops_below,
-                        need_swap, start_time, swaps, wait_for)
+from daemontest import (Instance, check, journal, loops_below, need_swap,
+                        segments, start_time, swaps, verdict, wait_for)
 
-JOURNAL = os.path.join(BUILD, "tests", "system", "ts-nbdjournal")
 KILLS = int(os.environ.get("THINSWAP_KILLS", "40"))
 FUSE = {"device.attach": '"fuse"', "device.size": '"64M"',
         "device.priority": "0"}
 
 
-def segments():
-    with open("/proc/sysvipc/shm") as file:
-        return {int(line.split()[1]) for line in file.readlines()[1:]}
-
-
 def segment(it):
     return it.status()["kept_memory"]["segment"]
-
-
-def journal(it, seconds, *more):
-    return subprocess.Popen(
-        [JOURNAL, "--socket", it.socket_path(), "--seconds", str(seconds),
-         *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def verdict(process):
-    out, _ = process.communicate(timeout=280)
-    check(process.returncode == 0, "every acknowledged page is there", out)
-    report = json.loads(out.splitlines()[-1])
-    check(report["wrong"] == 0 and report["pages_verified"] > 16000,
-          "pages were verified", report)
-    return report
 
 
 def gone(it, number):
@@ -61,14 +39,13 @@ def test_kills(tmp):
     with Instance(tmp, {"ram.budget": '"48M"'}) as it:
         it.start()
         kept = segment(it)
-        load = journal(it, 600, "--seed", str(seed))
+        load = journal(it, "--seed", str(seed))
         pid = it.server_pid()
         for i in range(KILLS):
             # Every third lives long enough to count as a life.
             time.sleep(1.2 if i % 3 == 2 else rng.uniform(0, 0.4))
             check(load.poll() is None, "the load is on")
             pid = it.kill_server()
-        load.terminate()
         report = verdict(load)
         print(f"  {KILLS} kills, {report}")
         check(report["connects"] >= KILLS, "connections were made anew",
@@ -92,7 +69,7 @@ def test_daemon_killed(tmp):
     with Instance(tmp, {"ram.budget": '"48M"'}) as it:
         it.start()
         kept, old = segment(it), it.server_pid()
-        load = journal(it, 600)
+        load = journal(it)
         time.sleep(1)
         it.kill()
         time.sleep(1)
@@ -105,7 +82,6 @@ def test_daemon_killed(tmp):
         # The successor's successor: the socket is the daemon's again.
         it.kill_server()
         time.sleep(0.5)
-        load.terminate()
         report = verdict(load)
         check(report["connects"] == 12, "only when nbdkit died", report)
         it.remember_servers()
@@ -118,7 +94,7 @@ def test_both_killed(tmp):
     with Instance(tmp, {"ram.budget": '"48M"'}) as it:
         it.start()
         kept = segment(it)
-        load = journal(it, 600)
+        load = journal(it)
         time.sleep(1.5)
         it.kill_both()
         time.sleep(0.5)
@@ -126,7 +102,6 @@ def test_both_killed(tmp):
         it.start()
         check(segment(it) == kept, "taken over")
         time.sleep(1)
-        load.terminate()
         report = verdict(load)
         check(report["connects"] == 8, "connected again", report)
         it.remember_servers()
@@ -142,7 +117,7 @@ def test_other_sizes(tmp):
         it.kill_both()
         it.write_config({"device.size": '"128M"'})
         it.launch()
-        check(it.process.wait(60) == 1, "refused")
+        check(it.process.wait(240) == 1, "refused")
         check("use the same sizes" in it.log(), "said", it.log())
         check(kept in segments(), "kept")
         it.write_config({})
@@ -161,7 +136,7 @@ def test_memory_lost(tmp):
         it.kill_both()
         subprocess.run(["ipcrm", "-m", str(kept)], check=True)
         it.launch()
-        check(it.process.wait(60) == 1, "refused")
+        check(it.process.wait(240) == 1, "refused")
         check("is gone, and the pages in it" in it.log(), "said", it.log())
 
 
@@ -190,11 +165,11 @@ def test_gives_up(tmp):
     with Instance(tmp, {"tuning.nbdkit": f'"{program}"'}) as it:
         it.start()
         kept = segment(it)
-        load = journal(it, 600)
+        load = journal(it)
         time.sleep(1.2)
         open(broken, "w").close()
         os.kill(it.server_pid(), signal.SIGKILL)
-        wait_for(lambda: it.status()["state"] == "failed", "giving up", 90)
+        wait_for(lambda: it.status()["state"] == "failed", "giving up")
         check(it.log().count("to start a successor failed") == 12, "12 tries",
               it.log())
         check("SIGHUP" in it.log() and f"segment {kept}" in it.log(),
@@ -204,9 +179,8 @@ def test_gives_up(tmp):
         check(load.poll() is None and segment(it) == kept, "clients wait")
         os.unlink(broken)
         it.process.send_signal(signal.SIGHUP)
-        wait_for(lambda: it.status()["state"] == "running", "a successor", 60)
+        wait_for(lambda: it.status()["state"] == "running", "a successor")
         time.sleep(0.5)
-        load.terminate()
         verdict(load)
         it.remember_servers()
         check(it.stop() == 0, "stop")
@@ -253,7 +227,7 @@ def test_takeover_fails(tmp):
         os.unlink(control)
         os.mkdir(control)
         it.launch()
-        check(it.process.wait(60) == 1, "refused")
+        check(it.process.wait(240) == 1, "refused")
         check("left as it is" in it.log() and device in it.log(), "said",
               it.log())
         check(start_time(server) is not None, "the server lives")

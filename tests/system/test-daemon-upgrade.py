@@ -258,7 +258,7 @@ def test_standby_needs_nothing(tmp):
         with open(f"/proc/{server}/cmdline") as file:
             words = file.read().split("\0")[1:-1]
         ours, theirs = socket.socketpair()
-        ours.settimeout(60)
+        ours.settimeout(240)
         path = os.path.join(tmp, "standby-socket")
         where = [i for i, word in enumerate(words) if word == "--foreground"]
         words[where[0]:where[0] + 1] = ["--foreground", "-U", path]
@@ -299,7 +299,7 @@ class NbdReader:
 
     def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(30)
+        self.sock.settimeout(240)
         self.sock.connect(path)
         self.take(18)
         # Fixed newstyle, no zeroes; then NBD_OPT_EXPORT_NAME of "".

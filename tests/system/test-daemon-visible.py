@@ -25,7 +25,7 @@ def holds(it, path):
     with tempfile.NamedTemporaryFile() as back:
         done = subprocess.run(
             ["nbdcopy", f"nbd+unix:///?socket={it.socket_path()}",
-             back.name], capture_output=True, text=True, timeout=60)
+             back.name], capture_output=True, text=True, timeout=240)
         check(done.returncode == 0, "read all", done)
         with open(path, "rb") as file:
             return back.read(size) == file.read()
@@ -122,7 +122,7 @@ def test_kept_memory_other_budget(tmp):
         it.kill_both()
         it.write_config({"ram.budget": '"256M"'})
         it.launch()
-        check(it.process.wait(60) == 1 and "ram up to that" in it.log(),
+        check(it.process.wait(240) == 1 and "ram up to that" in it.log(),
               "more than it was made for", it.log())
         it.write_config({})
         it.start()

@@ -82,7 +82,7 @@ def test_umount(program):
     user of a detached one is gone."""
     with Server(program, 'size=64M', 'ram=16M') as server:
         subprocess.run(['umount', server.dir], check=True)
-        assert server.proc.wait(timeout=10) == 0
+        assert server.proc.wait(timeout=240) == 0
     with Server(program, 'size=64M', 'ram=16M') as server:
         fd = os.open(server.file, os.O_RDWR)
         subprocess.run(['umount', '--lazy', server.dir], check=True)
@@ -90,7 +90,7 @@ def test_umount(program):
         assert os.pread(fd, 500, 0) == b'still' * 100
         assert server.proc.poll() is None
         os.close(fd)
-        assert server.proc.wait(timeout=10) == 0
+        assert server.proc.wait(timeout=240) == 0
 
 
 def test_interrupted(program):
@@ -104,7 +104,7 @@ def test_interrupted(program):
         time.sleep(r.random() * 0.06)
         sig = (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)[i % 3]
         proc.send_signal(sig)
-        status = proc.wait(timeout=20)
+        status = proc.wait(timeout=240)
         assert status in (0, -sig), status
         if sig == signal.SIGKILL and is_mounted(where):
             # What attach does with the mount of a dead instance.
@@ -132,7 +132,7 @@ def test_refused(program):
             (['--ready-fd', 'x', where, 'size=1G'], '--ready-fd'),
             (['--nonsense', where, 'size=1G'], 'nonsense')):
         done = subprocess.run([program, *args], capture_output=True,
-                              text=True, timeout=20, check=False)
+                              text=True, timeout=240, check=False)
         assert done.returncode in (1, 2), args
         assert want in done.stderr, (args, done.stderr)
         assert not is_mounted(where)
@@ -307,7 +307,7 @@ def count_growth(server):
 def test_loop(program, test_loop_program):
     with Server(program, 'size=1G', 'ram=64M') as server:
         subprocess.run([test_loop_program, server.dir, server.file],
-                       check=True, timeout=120)
+                       check=True, timeout=240)
         assert server.stop() == 0
 
 
