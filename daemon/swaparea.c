@@ -23,47 +23,27 @@
 #include <unistd.h>
 
 #include "stop.h"
+#include "swapname.h"
 
 #define HELPER_TIMEOUT_MS 60000
 #define RETRY_FIRST_MS    50
 #define RETRY_MOST_MS     1000
 
-/* Fields 2 to 5 of /proc/swaps follow the type; a path with blanks is
- * written with octal escapes there, and ours have none.
- */
-struct swaps_line {
-	char path[PATH_MAX];
-	unsigned long long size_kib, used_kib;
-	int priority;
-};
-
-typedef void swaps_fn(void *opaque, const struct swaps_line *line);
+typedef void swaps_fn(void *opaque, const struct ts_swaps_line *line);
 
 static int each_swap(swaps_fn *fn, void *opaque)
 {
-	struct swaps_line line;
+	struct ts_swaps_line line;
 	char text[PATH_MAX + 256];
 	FILE *swaps = fopen("/proc/swaps", "re");
 
 	if (!swaps)
 		return -errno;
 	while (fgets(text, sizeof(text), swaps))
-		if (sscanf(text, "%4095s %*s %llu %llu %d", line.path,
-			   &line.size_kib, &line.used_kib, &line.priority) == 4)
+		if (ts_swaps_parse(text, &line))
 			fn(opaque, &line);
 	fclose(swaps);
 	return 0;
-}
-
-/* Names may differ (/dev/nbd0, a link): the device number does not. */
-static bool is_same_device(const char *a, const char *b)
-{
-	struct stat sa, sb;
-
-	if (strcmp(a, b) == 0)
-		return true;
-	return stat(a, &sa) == 0 && stat(b, &sb) == 0 && S_ISBLK(sa.st_mode) &&
-	       S_ISBLK(sb.st_mode) && sa.st_rdev == sb.st_rdev;
 }
 
 struct lookup {
@@ -73,11 +53,11 @@ struct lookup {
 	bool found;
 };
 
-static void look_at(void *opaque, const struct swaps_line *line)
+static void look_at(void *opaque, const struct ts_swaps_line *line)
 {
 	struct lookup *lookup = opaque;
 
-	if (!is_same_device(line->path, lookup->device)) {
+	if (!ts_swaps_is_device(line, lookup->device)) {
 		lookup->others_free_bytes +=
 			(line->size_kib - line->used_kib) * 1024;
 		return;
@@ -166,6 +146,16 @@ static int open_alone(const struct ts_config *config, const char *device,
 	}
 	close(fd);
 	return 0;
+}
+
+bool ts_swap_is_claimed(const char *device)
+{
+	int fd = open(device, O_RDONLY | O_EXCL | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == EBUSY;
+	close(fd);
+	return false;
 }
 
 static int device_size(const char *device, uint64_t *ret_bytes)

@@ -24,6 +24,9 @@ struct ts_swap_use {
 /* Is @device on as swap, and how full? 0, or -ENOENT when it is not on. */
 int ts_swap_lookup(const char *device, struct ts_swap_use *ret);
 
+/* Does somebody have the device for himself, as swap has? */
+bool ts_swap_is_claimed(const char *device);
+
 /* Wait until the device can be opened alone, has its size, and check that it
  * is not rotational and discards.
  */
