@@ -390,6 +390,11 @@ class Instance:
             if started is not None and start_time(pid) == started:
                 os.kill(pid, signal.SIGKILL)
 
+    def disown(self):
+        """What is in the directory is another instance's."""
+        self.servers, self.kept = {}, set()
+        self.dir += ".disowned"
+
     def __enter__(self):
         return self
 

@@ -140,7 +140,7 @@ def test_wrong_descriptors(tmp):
             second.launch()
             check(second.process.wait(240) == 1 and "is in use by" in
                   second.log(), "the lock is held")
-            second.servers = {}
+            second.disown()
         check(it.stop() == 0, "stop")
 
 

@@ -79,7 +79,7 @@ def test_second_copy(tmp):
             check(second.process.wait(240) == 1, "the second copy exits 1")
             check(f"pid {first.process.pid} (thinswapd)" in second.log(),
                   "the holder is named", second.log())
-            second.process = None
+            second.disown()
             after = os.stat(first.socket_path())
             check((before.st_ino, before.st_ctime_ns) ==
                   (after.st_ino, after.st_ctime_ns), "socket inode unchanged")
