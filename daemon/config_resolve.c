@@ -16,6 +16,13 @@
 
 #define SIZE_PER_MEMORY 4
 
+/* What the budget leaves a small machine: server, standby and daemon, 70 MiB,
+ * and as much again for programs and the kernel. Guests of 256 MiB (205 usable)
+ * with half of memory as the budget had 6 MiB left for programs when it was
+ * used up, and killed them.
+ */
+#define SPARED_BYTES (160ull << 20)
+
 static unsigned index_of(size_t offset)
 {
 	const struct ts_config_key *keys;
@@ -39,14 +46,26 @@ static uint64_t whole_slots(uint64_t bytes)
 	return bytes & ~(uint64_t)(TS_SLOT_BYTES - 1);
 }
 
+/* Half of memory; of a small machine what is left beside the above, and a quarter
+ * at least.
+ */
+static uint64_t default_budget(uint64_t memory)
+{
+	uint64_t budget = memory / 4;
+
+	if (memory > SPARED_BYTES && memory - SPARED_BYTES > budget)
+		budget = memory - SPARED_BYTES;
+	if (budget > memory / 2)
+		budget = memory / 2;
+	return budget < TS_RAM_MAX_BYTES ? budget : TS_RAM_MAX_BYTES;
+}
+
 static void resolve_defaults(struct ts_config_parser *parser)
 {
 	struct ts_config *config = &parser->config;
 	uint64_t memory = parser->machine->memory_bytes;
-	uint64_t budget = memory / 2;
+	uint64_t budget = default_budget(memory);
 
-	if (budget > TS_RAM_MAX_BYTES)
-		budget = TS_RAM_MAX_BYTES;
 	if (!given(parser, KEY(device.size_bytes)))
 		config->device.size_bytes =
 			memory < TS_MAX_SIZE_BYTES / SIZE_PER_MEMORY

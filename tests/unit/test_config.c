@@ -485,6 +485,29 @@ START_TEST(small_machine)
 }
 END_TEST
 
+/* What a small machine keeps for itself, whatever the budget's default (case 2).
+ */
+static const struct {
+	uint64_t memory_bytes, budget_bytes;
+} spared[] = {
+	{512 * MIB, 256 * MIB}, {320 * MIB, 160 * MIB}, {300 * MIB, 140 * MIB},
+	{205 * MIB, 205 * MIB / 4}, {145 * MIB, 145 * MIB / 4},
+	{32 * MIB, 8 * MIB},
+};
+
+START_TEST(keeps_memory_for_programs)
+{
+	struct ts_config_machine small = {
+		.memory_bytes = spared[_i].memory_bytes, .cpus = 1};
+	struct ts_config_error err;
+	struct ts_config config;
+
+	ck_assert_int_eq(ts_config_parse("", 0, "", &small, &config, &err), 0);
+	ck_assert_uint_eq(config.ram.budget_bytes,
+			  spared[_i].budget_bytes / 4096 * 4096);
+}
+END_TEST
+
 START_TEST(machine_here)
 {
 	struct ts_config_machine here;
@@ -687,6 +710,7 @@ int main(void)
 	tcase_add_test(tcase, damaged_files);
 	tcase_add_test(tcase, path_decides_the_route);
 	tcase_add_test(tcase, small_machine);
+	tcase_add_loop_test(tcase, keeps_memory_for_programs, 0, N(spared));
 	tcase_add_test(tcase, machine_here);
 	tcase_add_test(tcase, no_file_at_all);
 	tcase_add_test(tcase, files);

@@ -287,8 +287,8 @@ start_thinswapd() {
 		path = "nbd$INDEX"
 		size = "$1"
 		${CONNECTIONS:+connections = $CONNECTIONS}
-		[ram]
-		budget = "$RAM"
+		${RAM:+[ram]}
+		${RAM:+budget = "$RAM"}
 		[spill]
 		path = "${SPILL-}"
 		${SPILL_SIZE:+size = "$SPILL_SIZE"}
@@ -344,10 +344,9 @@ check_queue() {
 # swap_start SIZE: swap from what SERVER asks for: thinswapd (the product),
 # plugin (ours without the daemon), or a peer
 swap_start() {
-	RAM=${RAM:-$(($(mem_mib) / 2))M}
 	case ${SERVER:-thinswapd} in
 	thinswapd) start_thinswapd "$1" ;;
-	plugin) serve_thinswap "$1" "$RAM" ;;
+	plugin) serve_thinswap "$1" "${RAM:-$(($(mem_mib) / 4))M}" ;;
 	peer) serve_peer memory "$1" allocator=zstd ;;
 	peer-sparse) serve_peer memory "$1" ;;
 	*) fail "SERVER is ${SERVER}" ;;
